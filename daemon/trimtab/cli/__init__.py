@@ -1,0 +1,68 @@
+"""The command line: one module a verb group; parses and calls, no logic."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from trimtab import __version__
+
+# Verb -> (module, attribute). A module is imported only when its verb runs: an agent's start stays light.
+VERBS: dict[str, tuple[str, str]] = {
+    "agent": ("trimtab.cli.run", "agent"),
+    "daemon": ("trimtab.cli.run", "daemon"),
+    "demo": ("trimtab.cli.run", "demo"),
+    "token": ("trimtab.cli.run", "token"),
+    "inspect": ("trimtab.cli.inspect", "inspect"),
+    "status": ("trimtab.cli.watch", "status"),
+    "findings": ("trimtab.cli.watch", "findings"),
+    "plan": ("trimtab.cli.watch", "plan"),
+    "explain": ("trimtab.cli.watch", "explain"),
+    "history": ("trimtab.cli.watch", "history"),
+    "approve": ("trimtab.cli.decide", "approve"),
+    "reject": ("trimtab.cli.decide", "reject"),
+    "snooze": ("trimtab.cli.decide", "snooze"),
+    "undo": ("trimtab.cli.decide", "undo"),
+    "pause": ("trimtab.cli.decide", "pause"),
+    "resume": ("trimtab.cli.decide", "resume"),
+    "link": ("trimtab.cli.decide", "link"),
+    "doctor": ("trimtab.cli.doctor", "doctor"),
+}
+
+
+class _Verbs(click.Group):
+    """Verbs by name, each loaded when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """All verbs, in the order of the table."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The verb's click command, or None."""
+        if cmd_name not in VERBS:
+            return None
+        module, attribute = VERBS[cmd_name]
+        found: click.Command = getattr(importlib.import_module(module), attribute)
+        return found
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="trimtab")
+def _root() -> None:
+    """Watch a GPU cluster, say what is wrong and what it costs, and propose the smallest safe move.
+
+    Start with `trimtab demo` (a simulated cluster, no GPU) or `trimtab inspect FILE` (a log or page you have at hand).
+    """
+
+
+def main() -> None:
+    """Run the verb of sys.argv; an error that trimtab names becomes one line and exit code 2."""
+    from trimtab.errors import TrimtabError  # noqa: PLC0415 - kept light for --help
+
+    try:
+        _root(prog_name="trimtab")
+    except TrimtabError as error:
+        click.echo(f"trimtab: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,1 @@
+"""Stage 4, detect: say what is wrong. Pure: no clock, no I/O, no threads, no logging."""

@@ -1,0 +1,47 @@
+"""The error tree. A library's exception is translated at its one door and chained."""
+
+from __future__ import annotations
+
+
+class TrimtabError(Exception):
+    """Something that trimtab names and survives; its text is a sentence for a person."""
+
+
+class SettingsError(TrimtabError):
+    """A setting is missing, unknown or out of range; the text names file, key and fix."""
+
+
+class NoData(TrimtabError):
+    """There is nothing to read here; an ordinary outcome, not a fault."""
+
+
+class CollectError(TrimtabError):
+    """A source exists but could not be read."""
+
+
+class UnreadableInput(CollectError):
+    """A file given to inspect is not of a kind that trimtab reads."""
+
+
+class ShipError(TrimtabError):
+    """A report could not be carried to the daemon."""
+
+
+class StoreError(TrimtabError):
+    """The database refused or is out of reach."""
+
+
+class SchedulerError(TrimtabError):
+    """The scheduler did not do what was asked."""
+
+
+class SchedulerUnavailable(SchedulerError):
+    """The scheduler cannot be reached; nothing is known about what it did."""
+
+
+class SchedulerRefused(SchedulerError):
+    """The scheduler answered no."""
+
+
+class ClientError(TrimtabError):
+    """The daemon's API could not be reached or answered no; the text says what to do."""

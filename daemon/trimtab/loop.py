@@ -1,0 +1,80 @@
+"""A beat: calls one function at a steady interval on its own thread; a late beat is dropped and counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from trimtab.clock import Clock
+from trimtab.errors import TrimtabError
+
+log = structlog.get_logger()
+
+
+class Beat:
+    """Runs `tick` every `interval_seconds` of `clock` until stopped, and says its sentence once a beat."""
+
+    def __init__(self, name: str, tick: Callable[[], str], *, interval_seconds: float, clock: Clock) -> None:
+        """Prepare the beat; `start` runs it on a thread, `run_once` runs it here."""
+        self.name = name
+        self.interval_seconds = interval_seconds
+        self.beats_total = 0
+        self.failures_total = 0
+        self.dropped_total = 0
+        self.last_sentence = ""
+        self.last_beat_at_seconds: float | None = None
+        self.last_duration_seconds = 0.0
+        self.failure: BaseException | None = None
+        self._tick = tick
+        self._clock = clock
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def run_once(self) -> str:
+        """One beat now; a TrimtabError becomes the beat's sentence and the others go on."""
+        started = self._clock.monotonic_seconds()
+        try:
+            self.last_sentence = self._tick()
+            log.debug("beat", beat=self.name, said=self.last_sentence)
+        except TrimtabError as error:
+            self.failures_total += 1
+            self._say_failure(str(error))
+        self.beats_total += 1
+        self.last_beat_at_seconds = self._clock.monotonic_seconds()
+        self.last_duration_seconds = self.last_beat_at_seconds - started
+        return self.last_sentence
+
+    def _say_failure(self, sentence: str) -> None:
+        if sentence != self.last_sentence:
+            log.warning("beat failed", beat=self.name, said=sentence)
+        self.last_sentence = sentence
+
+    def start(self) -> None:
+        """Run on a thread of its own."""
+        self._thread = threading.Thread(target=self._run, name=f"beat-{self.name}", daemon=True)
+        self._thread.start()
+
+    def stop(self, *, timeout_seconds: float = 10.0) -> None:
+        """Ask the beat to end and wait for the running one to finish."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout_seconds)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread is running; false after a failure that is no TrimtabError."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _run(self) -> None:
+        due = self._clock.monotonic_seconds()
+        while not self._stop.is_set():
+            self.run_once()
+            due += self.interval_seconds
+            late = self._clock.monotonic_seconds() - due
+            if late > 0:
+                missed = int(late // self.interval_seconds) + 1
+                self.dropped_total += missed
+                due += missed * self.interval_seconds
+            self._stop.wait(self._clock.wall_seconds(due - self._clock.monotonic_seconds()))

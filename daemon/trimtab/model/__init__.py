@@ -1,0 +1,1 @@
+"""The words of the system: frozen dataclasses and arithmetic, shared by all stages."""

@@ -1,0 +1,143 @@
+"""What people see: one published value a beat, read by the API, the page, the events stream and the verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from trimtab.model.advice import OpenFinding
+from trimtab.model.command import Command, Mode, Outcome, Refusal
+
+
+class CellState(StrEnum):
+    """The state of one GPU in the fleet picture, by form: each has its own look."""
+
+    WORKING = "working"
+    HELD_IDLE = "held_idle"
+    FREE = "free"
+    STRANDED = "stranded"
+    """Free, and no use to the waiting workload that it is outlined for."""
+    SPARE = "spare"
+    LOST = "lost"
+    UNUSABLE = "unusable"
+    SILENT = "silent"
+    """No fresh report: nothing is claimed about it."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One GPU in the fleet picture. `activity_ratio` is SM activity (else utilisation); None = unknown."""
+
+    uuid: str
+    index: int | None
+    state: CellState
+    workload: str | None = None
+    activity_ratio: float | None = None
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    memory_used_ratio: float | None = None
+    sm_clock_hertz: float | None = None
+    findings: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """One node in the fleet picture."""
+
+    name: str
+    rack: str | None
+    cells: tuple[Cell, ...]
+    is_cordoned: bool = False
+    cordoned_by: str | None = None
+    is_ready: bool = True
+    is_silent: bool = False
+    is_spare: bool = False
+    last_report_at: datetime | None = None
+    findings: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """One workload that runs or waits, for the page's lists and highlights."""
+
+    id: str
+    name: str
+    state: str
+    pods: int
+    gpus_per_pod: int
+    queue: str | None
+    nodes: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()
+    priority: int = 0
+    waiting_since: datetime | None = None
+    why: str = ""
+    """Why it waits, as a sentence: `placement: 9 free, never 8 together`."""
+    recommendation: int | None = None
+    checkpoint_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """The numbers at the top. `stranded` is by k (1, 2, 4, 8): free GPUs that cannot serve a pod of k GPUs."""
+
+    gpus_total: int
+    gpus_reporting: int
+    gpus_working: int
+    gpus_held_idle: int
+    gpus_free: int
+    gpus_spare: int
+    gpus_out_of_service: int
+    gpus_unknown: int
+    stranded: Mapping[int, int] = field(default_factory=dict)
+    goodput_ratio: float | None = None
+    """Working GPUs less those that findings say are lost, over all GPUs that are held."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandRow:
+    """A command with what people need beside it: may it be approved now, and what came of the rule's last ones."""
+
+    command: Command
+    is_approvable: bool
+    refusal: Refusal | None = None
+    outcome: Outcome | None = None
+    record: str = ""
+    """The rule's record: `right in 46 of 49, last wrong on 12 Nov`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Board:
+    """Everything on the start view, whole, as of `at`."""
+
+    cluster: str
+    at: datetime
+    mode: Mode
+    is_paused: bool
+    strip: Strip
+    nodes: tuple[NodeRow, ...] = ()
+    jobs: tuple[JobRow, ...] = ()
+    findings: tuple[OpenFinding, ...] = ()
+    """Open ones, worst first, then those closed in the last hour."""
+    commands: tuple[CommandRow, ...] = ()
+    """Live ones first, then those over in the last hour."""
+    refusals: tuple[Refusal, ...] = ()
+    blind: tuple[str, ...] = ()
+    """Sentences on what is not seen: `No report from rack r3 for 4 min`, a scheduler that cannot be read."""
+    beats: Mapping[str, str] = field(default_factory=dict)
+    """Beat -> its last sentence."""
+    last_finding_at: datetime | None = None
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuHistory:
+    """One GPU's history: metric -> points of (Unix seconds, value or None), ascending."""
+
+    cluster: str
+    node: str
+    gpu: str
+    series: Mapping[str, tuple[tuple[float, float | None], ...]]
+    findings: tuple[OpenFinding, ...] = ()

@@ -1,0 +1,284 @@
+"""What trimtab would do about it: moves, recommendations with gain and cost, commands and outcomes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from trimtab.model.advice import Subject
+
+
+class MoveKind(StrEnum):
+    """Kinds that we can carry out."""
+
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    DRAIN = "drain"
+    MIGRATE = "migrate"
+    CONSOLIDATE = "consolidate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seat:
+    """Room for one pod: a node and how many GPUs of it."""
+
+    pod: str
+    node: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One workload and where each of its pods sits before and after. A cordon has no workload."""
+
+    kind: MoveKind
+    node: str | None = None
+    workload: str | None = None
+    controller: str | None = None
+    before: tuple[Seat, ...] = ()
+    after: tuple[Seat, ...] = ()
+
+
+class Verb(StrEnum):
+    """One write to a scheduler."""
+
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    RESERVE = "reserve"
+    """Keep room on a node for one workload."""
+    SUSPEND = "suspend"
+    RESUME = "resume"
+    """Let a workload start again, on given seats."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One exact write. `lasts` = stays after the command settled (a cordon of a bad node), undone by `undo` only."""
+
+    verb: Verb
+    node: str | None = None
+    workload: str | None = None
+    seats: tuple[Seat, ...] = ()
+    lasts: bool = False
+
+    @property
+    def text(self) -> str:
+        """The write in words, as shown and fingerprinted."""
+        seats = ", ".join(f"{seat.gpus} GPUs on {seat.node} for {seat.pod}" for seat in self.seats)
+        subject = self.node if self.verb in (Verb.CORDON, Verb.UNCORDON) else self.workload
+        return f"{self.verb} {subject}" + (f": {seats}" if seats else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """What a recommendation gives. `gpu_hours` over `horizon_hours`; `formula` shows the numbers."""
+
+    gpu_hours: float
+    horizon_hours: float
+    gpus_unlocked: int = 0
+    formula: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a recommendation takes: work since the last checkpoint plus the restart, in GPU-hours."""
+
+    gpu_hours: float
+    restart_seconds: float = 0.0
+    pods_disturbed: int = 0
+    workloads_disturbed: tuple[str, ...] = ()
+    formula: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A no with a name and a sentence that carries the number that decided."""
+
+    rule: str
+    sentence: str
+    subject: Subject | None = None
+
+
+class RecommendationKind(StrEnum):
+    """Kinds that we can carry out, then kinds that stay advice always."""
+
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    DRAIN = "drain"
+    MIGRATE = "migrate"
+    CONSOLIDATE = "consolidate"
+    RESET = "reset"
+    REBOOT = "reboot"
+    RUN_DIAGNOSTICS = "run_diagnostics"
+    REPLACE = "replace"
+    CHANGE_QUOTA = "change_quota"
+    RESIZE = "resize"
+    CHANGE_SETTINGS = "change_settings"
+
+    @property
+    def is_advice_only(self) -> bool:
+        """Whether we never carry it out ourselves."""
+        return self not in (
+            RecommendationKind.CORDON,
+            RecommendationKind.UNCORDON,
+            RecommendationKind.DRAIN,
+            RecommendationKind.MIGRATE,
+            RecommendationKind.CONSOLIDATE,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """What would be better, as a value. `purpose` is stable over beats: the same advice keeps its id.
+
+    `rule` is what made it: evacuate, relocate, consolidate. `findings` are ids of open findings. `not_before` waits
+    for a checkpoint. The fingerprint is of the exact writes and their targets; an approval binds to it.
+    """
+
+    kind: RecommendationKind
+    rule: str
+    purpose: str
+    subject: Subject
+    sentence: str
+    reason: str
+    findings: tuple[int, ...]
+    moves: tuple[Move, ...]
+    writes: tuple[Write, ...]
+    gain: Gain
+    cost: Cost
+    created_at: datetime
+    expires_at: datetime
+    not_before: datetime | None = None
+    for_workload: str | None = None
+    """The waiting workload that this makes room for."""
+    against: tuple[str, ...] = ()
+    if_nothing_is_done: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (16 hex digits) over the exact writes."""
+        text = "\n".join(write.text for write in self.writes)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class CommandState(StrEnum):
+    """The life of a command."""
+
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    HELD = "held"
+    CONFIRMED = "confirmed"
+    SUBMITTED = "submitted"
+    SETTLED = "settled"
+    REJECTED = "rejected"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+    ABANDONED = "abandoned"
+    MISSED = "missed"
+    UNDONE = "undone"
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether something may have been written and the command must be finished or undone."""
+        return self in (CommandState.HELD, CommandState.CONFIRMED, CommandState.SUBMITTED)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen by itself."""
+        return not self.is_begun and self not in (CommandState.PROPOSED, CommandState.APPROVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A recommendation being carried out (or waiting to be). Shown as `R11`; what it writes is marked `trimtab:R11`."""
+
+    id: int
+    recommendation: Recommendation
+    state: CommandState
+    changed_at: datetime
+    approved_by: str | None = None
+    approved_at: datetime | None = None
+    approved_fingerprint: str | None = None
+    submitted_at: datetime | None = None
+    settled_at: datetime | None = None
+    snoozed_until: datetime | None = None
+    undo_requested_by: str | None = None
+    reason: str = ""
+    """Why it is in this state: a person's words, a refusal's sentence, what was seen."""
+    attempts: int = 0
+
+    @property
+    def name(self) -> str:
+        """`R11`."""
+        return f"R{self.id}"
+
+    @property
+    def mark(self) -> str:
+        """How our writes are marked on the scheduler's objects."""
+        return f"trimtab:R{self.id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a settled (or failed) command, measured against its forecast."""
+
+    command_id: int
+    measured_at: datetime
+    is_good: bool
+    sentence: str
+    gpu_hours_lost: float
+    gpu_hours_saved: float
+    gpus_unlocked: int
+    seconds_to_settle: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much may still be done now; None = no limit. Counted down in planning, enforced again at the edge."""
+
+    moves_left: int | None = None
+    nodes_cordonable: int | None = None
+    moves_left_by_queue: Mapping[str, int] = field(default_factory=dict)
+    moves_left_by_workload: Mapping[str, int] = field(default_factory=dict)
+    node_attempts_left: Mapping[str, int] = field(default_factory=dict)
+    next_free_at: datetime | None = None
+    spares_kept: int = 0
+    """Whole free nodes that consolidation and relocation leave alone, for faults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the planner says this beat: recommendations, and every no with its sentence."""
+
+    made_at: datetime
+    recommendations: tuple[Recommendation, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """One line for the log."""
+        return f"{len(self.recommendations)} recommendations, {len(self.refusals)} refusals"
+
+
+class Mode(StrEnum):
+    """What the daemon may do."""
+
+    OBSERVE = "observe"
+    RECOMMEND = "recommend"
+    APPROVE = "approve"
+    ACT = "act"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditLine:
+    """Who did what, why; append-only."""
+
+    at: datetime
+    who: str
+    what: str
+    why: str = ""
+    command_id: int | None = None
+    finding_id: int | None = None

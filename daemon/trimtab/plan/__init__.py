@@ -1,0 +1,1 @@
+"""Stage 5, plan: say what would be better. Pure: no clock, no I/O, no threads, no logging."""

@@ -1,0 +1,1 @@
+"""Stage 2, ship: carry reports to the daemon and lose nothing silently."""

@@ -1,0 +1,1 @@
+"""Stage 7, show: metrics, the HTTP API and the page."""

@@ -1,0 +1,1 @@
+"""Stage 3, store: remember. Every SQL statement of the product lives here."""
