@@ -97,11 +97,24 @@ class Strip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One write of a command, in words, and whether it is done: `waiting`, `doing`, `done`, `given back`."""
+
+    text: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandRow:
     """A command with what people need beside it: may it be approved now, and what came of the rule's last ones."""
 
     command: Command
+    name: str
+    """`R11`."""
+    fingerprint: str
+    """Of the exact writes; an approval sends it back."""
     is_approvable: bool
+    steps: tuple[Step, ...] = ()
     refusal: Refusal | None = None
     outcome: Outcome | None = None
     record: str = ""

@@ -138,6 +138,8 @@ class Report:
     cluster: str
     node: str
     boot_id: str
+    spool_id: str = ""
+    """Made once with the agent's spool: a new spool counts from 1 again and is no duplicate of the old one."""
     sequence: int
     sampled_at: datetime
     agent_version: str = ""

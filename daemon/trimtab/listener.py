@@ -1,0 +1,99 @@
+"""The one door to uvicorn: an HTTP listener on a thread of its own, TLS wherever it leaves the host."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import threading
+from typing import Any
+
+import structlog
+import uvicorn
+
+from trimtab.errors import SettingsError
+
+log = structlog.get_logger()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address can only be reached from this host."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def split_listen(listen: str, *, key: str) -> tuple[str, int]:
+    """`127.0.0.1:9740` as host and port. Raises SettingsError that names the key."""
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise SettingsError(f"{key}: {listen!r} is not ADDRESS:PORT, such as 127.0.0.1:9740.")
+    return host.strip("[]"), int(port)
+
+
+class Listener:
+    """Serves one ASGI application until stopped."""
+
+    def __init__(
+        self,
+        app: Any,  # noqa: ANN401 - an ASGI application is any callable
+        *,
+        name: str,
+        listen: str,
+        certificate_file: str = "",
+        key_file: str = "",
+        allow_plaintext: bool = False,
+    ) -> None:
+        """Bind at once, so that a port in use is said before anything starts. Raises SettingsError."""
+        host, port = split_listen(listen, key=f"{name}.listen")
+        if not certificate_file and not is_loopback(host):
+            if not allow_plaintext:
+                raise SettingsError(
+                    f"{name}.listen = {listen} leaves this host without TLS. Set {name}.certificate_file and "
+                    f"{name}.key_file, or {name}.allow_plaintext = true if the network is trusted."
+                )
+            log.warning("listening without TLS off loopback: tokens and names can be read on the wire", listen=listen)
+        self._socket = self._bind(host, port, name)
+        self.port: int = self._socket.getsockname()[1]
+        self.scheme = "https" if certificate_file else "http"
+        self._config = uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            ssl_certfile=certificate_file or None,
+            ssl_keyfile=key_file or None,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=2,
+            server_header=False,
+            h11_max_incomplete_event_size=32 * 1024,
+        )
+        self._server = uvicorn.Server(self._config)
+        self._thread = threading.Thread(target=self._run, name=f"listen-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Serve on a thread of its own."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop accepting, let requests end, close."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(5.0)
+        self._socket.close()
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    @staticmethod
+    def _bind(host: str, port: int, name: str) -> socket.socket:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((host or "0.0.0.0", port))
+        except OSError as error:
+            bound.close()
+            raise SettingsError(f"{name}.listen = {host}:{port}: {error.strerror}. Choose another port.") from error
+        bound.listen(512)
+        return bound
