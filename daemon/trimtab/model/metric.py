@@ -69,7 +69,7 @@ ALL_LINKS = "all"
 """Value of the label `link` for a sum over all links, which is what DCGM gives for a GPU."""
 
 _GAUGE, _COUNTER = Kind.GAUGE, Kind.COUNTER
-_PERCENT, _MIB, _MEGA, _MILLI, _NANO = 0.01, 1048576.0, 1e6, 1e-3, 1e-9
+_PERCENT, _MIB, _MEGA, _MJ, _NS = 0.01, 1048576.0, 1e6, 1e-3, 1e-9  # from %, MiB, MHz or MB, mJ, ns
 _MAX_BYTES, _MAX_HERTZ, _MAX_WATTS, _MAX_CELSIUS = 2.0**44, 5e10, 1e4, 150.0
 
 # One row a metric, in the order of the documentation. Aliases stand in order of preference: where a page has
@@ -88,11 +88,9 @@ CATALOGUE: tuple[Metric, ...] = (
            help="Share of the time in which device memory was read or written.", maximum=1.0,
            dcgm=(Alias(name="DCGM_FI_DEV_MEM_COPY_UTIL", scale=_PERCENT),)),
     Metric(name="encoder_utilization_ratio", unit="ratio", kind=_GAUGE, nvml="GetEncoderUtilization", maximum=1.0,
-           help="Share of the time the video encoder was busy.",
-           dcgm=(Alias(name="DCGM_FI_DEV_ENC_UTIL", scale=_PERCENT),)),
+           help="Share of time the encoder was busy.", dcgm=(Alias(name="DCGM_FI_DEV_ENC_UTIL", scale=_PERCENT),)),
     Metric(name="decoder_utilization_ratio", unit="ratio", kind=_GAUGE, nvml="GetDecoderUtilization", maximum=1.0,
-           help="Share of the time the video decoder was busy.",
-           dcgm=(Alias(name="DCGM_FI_DEV_DEC_UTIL", scale=_PERCENT),)),
+           help="Share of time the decoder was busy.", dcgm=(Alias(name="DCGM_FI_DEV_DEC_UTIL", scale=_PERCENT),)),
     Metric(name="graphics_engine_active_ratio", unit="ratio", kind=_GAUGE, nvml="GPM 1", maximum=1.0,
            help="Share of the time the graphics or compute engine was busy.", is_per_instance=True,
            dcgm=(Alias(name="DCGM_FI_PROF_GR_ENGINE_ACTIVE"), Alias(name="DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO"))),
@@ -122,15 +120,12 @@ CATALOGUE: tuple[Metric, ...] = (
            help="Device memory installed.", cadence=Cadence.STATIC, is_per_instance=True,
            dcgm=(Alias(name="DCGM_FI_DEV_FB_TOTAL", scale=_MIB),)),
     Metric(name="memory_used_bytes", unit="bytes", kind=_GAUGE, nvml="GetMemoryInfo_v2.used", maximum=_MAX_BYTES,
-           help="Device memory allocated by processes.", is_per_instance=True,
-           dcgm=(Alias(name="DCGM_FI_DEV_FB_USED", scale=_MIB),)),
+           help="Device memory in use.", is_per_instance=True, dcgm=(Alias(name="DCGM_FI_DEV_FB_USED", scale=_MIB),)),
     Metric(name="memory_free_bytes", unit="bytes", kind=_GAUGE, nvml="GetMemoryInfo_v2.free", maximum=_MAX_BYTES,
-           help="Device memory that can still be allocated.", is_per_instance=True,
-           dcgm=(Alias(name="DCGM_FI_DEV_FB_FREE", scale=_MIB),)),
+           help="Device memory unused.", is_per_instance=True, dcgm=(Alias(name="DCGM_FI_DEV_FB_FREE", scale=_MIB),)),
     Metric(name="memory_reserved_bytes", unit="bytes", kind=_GAUGE, nvml="GetMemoryInfo_v2.reserved",
            help="Device memory that driver and firmware keep for themselves.", maximum=_MAX_BYTES,
            dcgm=(Alias(name="DCGM_FI_DEV_FB_RESERVED", scale=_MIB),)),
-    # Heat, power, clocks.
     Metric(name="temperature_celsius", unit="celsius", kind=_GAUGE, nvml="GetTemperatureV, GetTemperature",
            help="Temperature of the GPU core.", maximum=_MAX_CELSIUS,
            dcgm=(Alias(name="DCGM_FI_DEV_GPU_TEMP"), Alias(name="DCGM_FI_DEV_GPU_TEMP_CELSIUS"))),
@@ -152,19 +147,16 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(name="power_limit_watts", unit="watts", kind=_GAUGE, nvml="GetEnforcedPowerLimit; field 190",
            help="Power limit in force after all limiters.", maximum=_MAX_WATTS, dcgm=(
                Alias(name="DCGM_FI_DEV_ENFORCED_POWER_LIMIT"),
-               Alias(name="DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS"),
-               Alias(name="DCGM_FI_DEV_POWER_MGMT_LIMIT"),
+               Alias(name="DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS"), Alias(name="DCGM_FI_DEV_POWER_MGMT_LIMIT"),
                Alias(name="DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS"))),
     Metric(name="power_limit_default_watts", unit="watts", kind=_GAUGE, nvml="field 189", cadence=Cadence.STATIC,
            help="Power limit the board ships with.", maximum=_MAX_WATTS, dcgm=(
                Alias(name="DCGM_FI_DEV_POWER_MGMT_LIMIT_DEF"),
                Alias(name="DCGM_FI_DEV_BOARD_POWER_LIMIT_DEFAULT_WATTS"))),
     Metric(name="energy_joules_total", unit="joules", kind=_COUNTER, nvml="GetTotalEnergyConsumption; field 83",
-           help="Energy used since the driver was loaded.",
-           dcgm=(Alias(name="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", scale=_MILLI),)),
-    Metric(name="fan_speed_ratio", unit="ratio", kind=_GAUGE, nvml="GetFanSpeed", cadence=Cadence.EXPENSIVE,
-           help="Fan speed as a share of its maximum.", maximum=1.0,
-           dcgm=(Alias(name="DCGM_FI_DEV_FAN_SPEED", scale=_PERCENT),)),
+           help="Energy since driver load.", dcgm=(Alias(name="DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", scale=_MJ),)),
+    Metric(name="fan_speed_ratio", unit="ratio", kind=_GAUGE, nvml="GetFanSpeed", maximum=1.0,
+           help="Fan speed.", cadence=Cadence.EXPENSIVE, dcgm=(Alias(name="DCGM_FI_DEV_FAN_SPEED", scale=_PERCENT),)),
     Metric(name="sm_clock_hertz", unit="hertz", kind=_GAUGE, nvml="GetClockInfo(SM)", maximum=_MAX_HERTZ,
            help="Current clock of the multiprocessors.", dcgm=(Alias(name="DCGM_FI_DEV_SM_CLOCK", scale=_MEGA),)),
     Metric(name="memory_clock_hertz", unit="hertz", kind=_GAUGE, nvml="GetClockInfo(MEM)", maximum=_MAX_HERTZ,
@@ -181,23 +173,21 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(name="clock_event_seconds_total", unit="seconds", kind=_COUNTER, nvml="fields 74, 76, 269, 270, 271",
            help="Time for which this reason held the clocks down.", label="reason",
            label_values=("sw_power_cap", "sync_boost", "sw_thermal", "hw_thermal", "hw_power_brake"), dcgm=(
-               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", scale=_NANO, label_value="sw_power_cap"),
-               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS", scale=_NANO, label_value="sync_boost"),
-               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", scale=_NANO,
-                     label_value="sw_thermal"),
-               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", scale=_NANO,
-                     label_value="hw_thermal"),
-               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", scale=_NANO,
+               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", scale=_NS, label_value="sw_power_cap"),
+               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS", scale=_NS, label_value="sync_boost"),
+               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", scale=_NS, label_value="sw_thermal"),
+               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN_NS", scale=_NS, label_value="hw_thermal"),
+               Alias(name="DCGM_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN_NS", scale=_NS,
                      label_value="hw_power_brake"))),
     Metric(name="policy_violation_seconds_total", unit="seconds", kind=_COUNTER, nvml="fields 74 to 79", label="policy",
            help="Time for which this policy kept the GPU below its clocks.",
            label_values=("power", "thermal", "sync_boost", "board_limit", "low_utilization", "reliability"), dcgm=(
-               Alias(name="DCGM_FI_DEV_POWER_VIOLATION", scale=_NANO, label_value="power"),
-               Alias(name="DCGM_FI_DEV_THERMAL_VIOLATION", scale=_NANO, label_value="thermal"),
-               Alias(name="DCGM_FI_DEV_SYNC_BOOST_VIOLATION", scale=_NANO, label_value="sync_boost"),
-               Alias(name="DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", scale=_NANO, label_value="board_limit"),
-               Alias(name="DCGM_FI_DEV_LOW_UTIL_VIOLATION", scale=_NANO, label_value="low_utilization"),
-               Alias(name="DCGM_FI_DEV_RELIABILITY_VIOLATION", scale=_NANO, label_value="reliability"))),
+               Alias(name="DCGM_FI_DEV_POWER_VIOLATION", scale=_NS, label_value="power"),
+               Alias(name="DCGM_FI_DEV_THERMAL_VIOLATION", scale=_NS, label_value="thermal"),
+               Alias(name="DCGM_FI_DEV_SYNC_BOOST_VIOLATION", scale=_NS, label_value="sync_boost"),
+               Alias(name="DCGM_FI_DEV_BOARD_LIMIT_VIOLATION", scale=_NS, label_value="board_limit"),
+               Alias(name="DCGM_FI_DEV_LOW_UTIL_VIOLATION", scale=_NS, label_value="low_utilization"),
+               Alias(name="DCGM_FI_DEV_RELIABILITY_VIOLATION", scale=_NS, label_value="reliability"))),
     # PCIe. The byte counters wrap; the rates are not counters.
     Metric(name="pcie_transmit_bytes_total", unit="bytes", kind=_COUNTER, nvml="field 197",
            help="Bytes the GPU sent over PCIe.", dcgm=(Alias(name="DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL"),)),
@@ -221,8 +211,7 @@ CATALOGUE: tuple[Metric, ...] = (
                "nak_received", "receiver", "bad_tlp", "nak_sent", "bad_dllp", "non_fatal", "fatal",
                "unsupported_request", "lcrc", "l0_to_recovery")),
     Metric(name="pcie_link_generation", unit="generation", kind=_GAUGE, nvml="GetCurrPcieLinkGeneration", maximum=10.0,
-           help="PCIe generation the link runs at, which falls when idle.",
-           dcgm=(Alias(name="DCGM_FI_DEV_PCIE_LINK_GEN"),)),
+           help="PCIe generation in use, lower when idle.", dcgm=(Alias(name="DCGM_FI_DEV_PCIE_LINK_GEN"),)),
     Metric(name="pcie_link_generation_max", unit="generation", kind=_GAUGE, nvml="GetMaxPcieLinkGeneration",
            help="Highest PCIe generation this link can run at.", cadence=Cadence.STATIC, maximum=10.0,
            dcgm=(Alias(name="DCGM_FI_DEV_PCIE_MAX_LINK_GEN"),)),
@@ -245,13 +234,11 @@ CATALOGUE: tuple[Metric, ...] = (
                Alias(name="DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", scale=_MEGA),
                Alias(name="DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL", scale=_MEGA))),
     Metric(name="nvlink_transmit_bytes_per_second", unit="bytes_per_second", kind=_GAUGE, nvml="GPM 61", maximum=1e14,
-           help="Rate at which the GPU sends over all NVLinks.", dcgm=(
-               Alias(name="DCGM_FI_PROF_NVLINK_TX_BYTES"),
+           help="Rate at which the GPU sends over all NVLinks.", dcgm=(Alias(name="DCGM_FI_PROF_NVLINK_TX_BYTES"),
                Alias(name="DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_TOTAL", scale=_MEGA),
                Alias(name="DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_TOTAL", scale=_MEGA))),
     Metric(name="nvlink_receive_bytes_per_second", unit="bytes_per_second", kind=_GAUGE, nvml="GPM 60", maximum=1e14,
-           help="Rate at which the GPU receives over all NVLinks.", dcgm=(
-               Alias(name="DCGM_FI_PROF_NVLINK_RX_BYTES"),
+           help="Rate at which the GPU receives over all NVLinks.", dcgm=(Alias(name="DCGM_FI_PROF_NVLINK_RX_BYTES"),
                Alias(name="DCGM_FI_DEV_NVLINK_RX_BANDWIDTH_TOTAL", scale=_MEGA),
                Alias(name="DCGM_FI_DEV_NVLINK_RX_THROUGHPUT_TOTAL", scale=_MEGA))),
     Metric(name="nvlink_up", unit="boolean", kind=_GAUGE, nvml="GetNvLinkState; field 165", maximum=1.0, label="link",
@@ -334,7 +321,6 @@ CATALOGUE: tuple[Metric, ...] = (
            dcgm=(Alias(name="DCGM_FI_DEV_FABRIC_HEALTH_SUMMARY"),)),
     Metric(name="c2c_link_errors_total", unit="count", kind=_COUNTER, nvml="fields 231, 232, 233", label="kind",
            help="Errors on the chip-to-chip links to the CPU.", label_values=("crc", "replay", "replay_back_to_back")),
-    # Memory health.
     Metric(name="ecc_errors_total", unit="count", kind=_COUNTER, nvml="GetTotalEccErrors; fields 3, 4", label="kind",
            help="Memory errors found by ECC since the driver was loaded.", label_values=("corrected", "uncorrected"),
            dcgm=(Alias(name="DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", label_value="corrected"),
@@ -359,17 +345,10 @@ CATALOGUE: tuple[Metric, ...] = (
            dcgm=(Alias(name="DCGM_FI_DEV_ROW_REMAP_FAILURE"), Alias(name="DCGM_FI_DEV_ROW_REMAP_FAILED"))),
     Metric(name="remap_banks", unit="count", kind=_GAUGE, nvml="GetRowRemapperHistogram", cadence=Cadence.EXPENSIVE,
            help="Memory banks that have this many spare rows left.", label="spare",
-           label_values=("max", "high", "partial", "low", "none"), dcgm=(
-               Alias(name="DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_MAX", label_value="max"),
-               Alias(name="DCGM_FI_DEV_BANK_REMAP_AVAIL_MAX", label_value="max"),
-               Alias(name="DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_HIGH", label_value="high"),
-               Alias(name="DCGM_FI_DEV_BANK_REMAP_AVAIL_HIGH", label_value="high"),
-               Alias(name="DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_PARTIAL", label_value="partial"),
-               Alias(name="DCGM_FI_DEV_BANK_REMAP_AVAIL_PARTIAL", label_value="partial"),
-               Alias(name="DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_LOW", label_value="low"),
-               Alias(name="DCGM_FI_DEV_BANK_REMAP_AVAIL_LOW", label_value="low"),
-               Alias(name="DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE", label_value="none"),
-               Alias(name="DCGM_FI_DEV_BANK_REMAP_AVAIL_NONE", label_value="none"))),
+           label_values=("max", "high", "partial", "low", "none"), dcgm=tuple(
+               Alias(name=f"DCGM_FI_DEV_{stem}_{spare.upper()}", label_value=spare)
+               for spare in ("max", "high", "partial", "low", "none")
+               for stem in ("BANKS_REMAP_ROWS_AVAIL", "BANK_REMAP_AVAIL"))),
     Metric(name="retired_pages", unit="count", kind=_GAUGE, nvml="fields 29, 30", label="cause",
            help="Memory pages taken out of use on cards without row remapping.",
            label_values=("correctable", "uncorrectable"), dcgm=(
@@ -383,7 +362,6 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(name="memory_unrepairable", unit="boolean", kind=_GAUGE, nvml="GetUnrepairableMemoryFlag_v1", maximum=1.0,
            help="1 once the memory has a fault that cannot be repaired.",
            dcgm=(Alias(name="DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG"), Alias(name="DCGM_FI_DEV_MEMORY_UNREPAIRABLE"))),
-    # Verdicts and modes.
     Metric(name="recovery_action", unit="state", kind=_GAUGE, nvml="field 230", maximum=7.0,
            help="What the driver asks for: 0 none, 1 GPU reset, 2 reboot, 3 drain peers, 4 drain and reset, 5 fabric.",
            dcgm=(Alias(name="DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION"), Alias(name="DCGM_FI_DEV_GPU_RECOVERY_ACTION"))),
@@ -395,8 +373,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(name="compute_processes", unit="count", kind=_GAUGE, nvml="GetComputeRunningProcesses_v3 (v2, v1)",
            help="Processes that hold a compute context.", cadence=Cadence.EXPENSIVE, is_per_instance=True),
     Metric(name="vgpu_license_status", unit="state", kind=_GAUGE, nvml="vGPU calls", cadence=Cadence.EXPENSIVE,
-           help="1 while a virtual GPU is licensed, 0 is normal on bare metal.",
-           dcgm=(Alias(name="DCGM_FI_DEV_VGPU_LICENSE_STATUS"),)),
+           help="1 if licensed, 0 on bare metal.", dcgm=(Alias(name="DCGM_FI_DEV_VGPU_LICENSE_STATUS"),)),
 )
 # Left out on purpose: DCGM_FI_DRIVER_VERSION (a label of other rows: text, goes to `info`); NVLink recoveries that
 # succeeded (1211: all less failed); raw bit error rates (1215, 1217: coded, not a number); PCIe throughput 200 and
