@@ -79,7 +79,7 @@ _MAX_BYTES, _MAX_HERTZ, _MAX_WATTS, _MAX_CELSIUS = 2.0**44, 5e10, 1e4, 150.0
 CATALOGUE: tuple[Metric, ...] = (
     Metric(name="up", unit="boolean", kind=_GAUGE, nvml="handle and one base read", maximum=1.0,
            help="1 while the GPU answers, 0 when it does not."),
-    # Utilisation. Field 203 is an integer percent under both of its names (DCGM 4.6); the PROF fields are 0..1.
+    # Field 203 is an integer percent under both names in DCGM 4.6 (reported: 4.7 makes _RATIO 0..1); PROF is 0..1.
     Metric(name="utilization_ratio", unit="ratio", kind=_GAUGE, nvml="GetUtilizationRates.gpu", maximum=1.0,
            help="Share of the time in which at least one kernel ran.", dcgm=(
                Alias(name="DCGM_FI_DEV_GPU_UTIL", scale=_PERCENT),
@@ -373,7 +373,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(name="compute_processes", unit="count", kind=_GAUGE, nvml="GetComputeRunningProcesses_v3 (v2, v1)",
            help="Processes that hold a compute context.", cadence=Cadence.EXPENSIVE, is_per_instance=True),
     Metric(name="vgpu_license_status", unit="state", kind=_GAUGE, nvml="vGPU calls", cadence=Cadence.EXPENSIVE,
-           help="1 if licensed, 0 on bare metal.", dcgm=(Alias(name="DCGM_FI_DEV_VGPU_LICENSE_STATUS"),)),
+           help="1 if a vGPU is licensed, else 0.", dcgm=(Alias(name="DCGM_FI_DEV_VGPU_LICENSE_STATUS"),)),
 )
 # Left out on purpose: DCGM_FI_DRIVER_VERSION (a label of other rows: text, goes to `info`); NVLink recoveries that
 # succeeded (1211: all less failed); raw bit error rates (1215, 1217: coded, not a number); PCIe throughput 200 and
