@@ -1,0 +1,58 @@
+# trimtab: `make demo` shows it, `make test` checks it. Both install what they need into .venv.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: help demo test lint bench score docs screenshots clean
+
+help: ## This list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.demo ## A simulated cluster, its agents, the daemon and the page; ARGS="--for 60 --auto-approve"
+	@$(BIN)/trimtab demo $(ARGS)
+
+test: $(VENV)/.test lint ## Lint, types, import contracts, and all tests; ARGS="-k spool" for some
+	@echo "== tests (servers that are found are started; what is skipped is named at the end)"
+	@$(BIN)/pytest $(ARGS)
+
+lint: $(VENV)/.test ## ruff, mypy --strict, import contracts, promtool
+	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check -q .
+	@echo "== mypy --strict"; $(BIN)/mypy
+	@echo "== import contracts"; $(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@if command -v promtool >/dev/null; then echo "== promtool"; promtool check rules alerts/*.rules.yml; \
+	else echo "== promtool is missing, rules unchecked: apt-get install prometheus"; fi
+
+bench: $(VENV)/.bench ## What the performance claims rest on; prints ratios against a peer
+	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+score: $(VENV)/.test ## Field cases read rightly, by folder and verdict
+	@$(BIN)/python -m tests.score
+
+docs: $(VENV)/.test ## Rewrite the generated reference pages
+	@$(BIN)/python -m tests.generate_docs
+
+screenshots: $(VENV)/.test ## The page in headless Chromium, into docs/pictures
+	@$(BIN)/python -m tests.screenshots
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+$(BIN)/python:
+	@echo "== creating $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	@echo "== installing trimtab with what the daemon needs (about 15 s)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[daemon]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	@echo "== installing trimtab with what its tests need (about 40 s)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.bench: $(VENV)/.test
+	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@
