@@ -31,6 +31,14 @@ class StoreError(TrimtabError):
     """The database refused or is out of reach."""
 
 
+class LedgerConflict(StoreError):
+    """The command was changed by someone else since it was read; nothing was written."""
+
+
+class DecisionRefused(TrimtabError):
+    """A person's decision cannot be taken as it stands; the text says why and what to do."""
+
+
 class SchedulerError(TrimtabError):
     """The scheduler did not do what was asked."""
 

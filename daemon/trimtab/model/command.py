@@ -100,6 +100,8 @@ class Refusal:
     rule: str
     sentence: str
     subject: Subject | None = None
+    purpose: str | None = None
+    """The recommendation that it stands against (`make-room:research/eval-9`), where it is one."""
 
 
 class RecommendationKind(StrEnum):
@@ -256,6 +258,8 @@ class Plan:
     made_at: datetime
     recommendations: tuple[Recommendation, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    is_whole: bool = True
+    """False when nothing could be judged (a stale snapshot): standing proposals then stay as they are."""
 
     @property
     def sentence(self) -> str:
