@@ -30,14 +30,13 @@ class Ledger(Protocol):
         """
         ...
 
-    def record(self, command: Command, *, was: Command, who: str, why: str) -> None:
+    def record(self, command: Command, *, was: Command, who: str, why: str, at: datetime) -> None:
         """Write the command's new value and one audit line, in one transaction.
 
         Compare-and-set: the stored row must still have `was`'s state, changed_at (to the millisecond),
         undo_requested_by and snoozed_until; else LedgerConflict and nothing is written. The whole command is stored,
         its recommendation too (a proposal's writes may change). `changed_at` moves only when the state does. The
-        audit line's `at` is `command.changed_at` when the state changed, else the moment of writing; its `what` is
-        `R11 proposed → approved`, or `R11 approved` where the state stays.
+        audit line's `at` is `at`; its `what` is `R11 proposed → approved`, or `R11 approved` where the state stays.
         """
         ...
 
