@@ -1,0 +1,226 @@
+"""The board: one value a beat, built from what the beats know, and the box that hands it to every reader.
+
+Called by the central daemon after each beat; read by the API, the events stream and /metrics.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import msgspec
+
+from trimtab.model.advice import FindingState, OpenFinding
+from trimtab.model.board import Board, Cell, CellState, NodeRow, Strip
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.command import Command, Mode, Outcome, Refusal
+from trimtab.model.window import Window
+from trimtab.show.fleet import FleetInput, node_rows
+from trimtab.show.rows import RowInput, blind_sentences, command_rows, job_rows
+
+SHOWN_AFTER_END_SECONDS = 3600.0
+"""Findings and commands that are over stay on the board this long."""
+
+_SEVERITY_RANK = {"critical": 0, "warning": 1, "info": 2}
+
+
+def build_board(
+    *,
+    cluster: str,
+    at: datetime,
+    window: Window,
+    snapshot: ClusterSnapshot | None,
+    findings: Sequence[OpenFinding],
+    commands: Sequence[Command],
+    mode: Mode,
+    is_paused: bool,
+    outcomes: Mapping[int, Outcome] | None = None,
+    records: Mapping[str, str] | None = None,
+    refusals: Sequence[Refusal] = (),
+    rule_modes: Mapping[str, Mode] | None = None,
+    stranded: Mapping[int, int] | None = None,
+    blind: Sequence[str] = (),
+    beats: Mapping[str, str] | None = None,
+    silent_after_seconds: float = 60.0,
+    last_finding_at: datetime | None = None,
+    version: str = "",
+) -> Board:
+    """Everything on the start view, as of `at`. Pure.
+
+    `findings` are the open ones and, if given, closed ones (shown for an hour); `commands` likewise. `outcomes` is by
+    command id, `records` by rule, `stranded` by k. `snapshot` None: nodes and holders are what the reports say, and
+    `blind` says so; give the scheduler's own sentence in `blind` for the reason.
+    """
+    shown = _findings_shown(findings, at)
+    open_findings = tuple(item for item in shown if item.state is FindingState.OPEN)
+    nodes = node_rows(
+        FleetInput(
+            at=at, window=window, snapshot=snapshot, findings=open_findings, silent_after_seconds=silent_after_seconds
+        )
+    )
+    rows = RowInput(
+        at=at,
+        snapshot=snapshot,
+        commands=_commands_shown(commands, at),
+        outcomes=outcomes or {},
+        records=records or {},
+        refusals=refusals,
+        mode=mode,
+        rule_modes=rule_modes or {},
+        is_paused=is_paused,
+    )
+    return Board(
+        cluster=cluster,
+        at=at,
+        mode=mode,
+        is_paused=is_paused,
+        strip=strip_of(nodes, open_findings, stranded or {}),
+        nodes=nodes,
+        jobs=job_rows(rows, nodes),
+        findings=shown,
+        commands=command_rows(rows),
+        refusals=tuple(refusals),
+        blind=tuple(dict.fromkeys((*blind, *blind_sentences(nodes, at=at, has_snapshot=snapshot is not None)))),
+        beats=beats or {},
+        last_finding_at=last_finding_at or max((item.opened_at for item in findings), default=None),
+        version=version,
+    )
+
+
+def strip_of(nodes: Sequence[NodeRow], open_findings: Sequence[OpenFinding], stranded: Mapping[int, int]) -> Strip:
+    """The numbers at the top. Every GPU is in exactly one of the counts, so that they add up to `gpus_total`."""
+    cells = [cell for node in nodes for cell in node.cells]
+    count = Counter(cell.state for cell in cells)
+    return Strip(
+        gpus_total=len(cells),
+        gpus_reporting=sum(1 for node in nodes if not node.is_silent for cell in node.cells if _is_read(cell)),
+        gpus_working=count[CellState.WORKING],
+        gpus_held_idle=count[CellState.HELD_IDLE],
+        gpus_free=count[CellState.FREE] + count[CellState.STRANDED],
+        gpus_spare=count[CellState.SPARE],
+        gpus_out_of_service=count[CellState.LOST] + count[CellState.UNUSABLE],
+        gpus_unknown=count[CellState.SILENT] + count[CellState.UNKNOWN],
+        stranded=dict(stranded),
+        goodput_ratio=_goodput_ratio(cells, open_findings),
+    )
+
+
+def _is_read(cell: Cell) -> bool:
+    return cell.state not in (CellState.SILENT, CellState.UNKNOWN, CellState.LOST)
+
+
+def _goodput_ratio(cells: Sequence[Cell], open_findings: Sequence[OpenFinding]) -> float | None:
+    """Working GPUs less what findings say is lost of them, over all that are held; None when nothing is held."""
+    held = sum(1 for cell in cells if cell.workload and cell.state is not CellState.STRANDED)
+    if not held:
+        return None
+    working = Counter(cell.workload for cell in cells if cell.workload and cell.state is CellState.WORKING)
+    total = float(sum(working.values()))
+    left: dict[str, float] = {workload: float(gpus) for workload, gpus in working.items() if workload}
+    lost = 0.0
+    for item in open_findings:
+        # A stopped gang already shows as idle: only GPUs that still count as working can be taken off, and once.
+        still_lost = item.finding.loss_gpus
+        for workload in item.finding.workloads_hit:
+            taken = min(still_lost, left.get(workload, 0.0))
+            left[workload] = left.get(workload, 0.0) - taken
+            still_lost -= taken
+            lost += taken
+    return max(total - lost, 0.0) / held
+
+
+def _findings_shown(findings: Sequence[OpenFinding], at: datetime) -> tuple[OpenFinding, ...]:
+    since = at - timedelta(seconds=SHOWN_AFTER_END_SECONDS)
+    shown = [
+        item
+        for item in findings
+        if item.state is FindingState.OPEN or (item.closed_at is not None and item.closed_at > since)
+    ]
+    return tuple(
+        sorted(
+            shown,
+            key=lambda item: (
+                item.state is not FindingState.OPEN,
+                _SEVERITY_RANK[item.finding.severity],
+                -item.finding.action.rank,
+                -item.finding.gpus_hit,
+                -item.opened_at.timestamp(),
+            ),
+        )
+    )
+
+
+def _commands_shown(commands: Sequence[Command], at: datetime) -> tuple[Command, ...]:
+    since = at - timedelta(seconds=SHOWN_AFTER_END_SECONDS)
+    shown = [command for command in commands if not command.state.is_over or command.changed_at > since]
+    return tuple(sorted(shown, key=lambda command: (command.state.is_over, -command.id)))
+
+
+@dataclass(slots=True)
+class Published:
+    """One board with its place in the row of boards; encoded once, by whoever asks first."""
+
+    board: Board
+    sequence: int
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _json: bytes | None = field(default=None, repr=False)
+
+    @property
+    def json(self) -> bytes:
+        """The board as JSON, the same bytes for every reader."""
+        with self._lock:
+            if self._json is None:
+                self._json = msgspec.json.encode(self.board)
+            return self._json
+
+
+class BoardBox:
+    """Holds the latest board; readers take it or wait for the next one. Any thread."""
+
+    def __init__(self) -> None:
+        """Empty: nothing has been published."""
+        self._changed = threading.Condition()
+        self._latest: Published | None = None
+        self._callbacks: list[Callable[[], None]] = []
+
+    def publish(self, board: Board) -> None:
+        """Replace the board and wake everybody who waits."""
+        with self._changed:
+            sequence = self._latest.sequence + 1 if self._latest else 1
+            self._latest = Published(board=board, sequence=sequence)
+            callbacks = tuple(self._callbacks)
+            self._changed.notify_all()
+        for callback in callbacks:
+            callback()
+
+    def latest(self) -> Published | None:
+        """The last board published, or None before the first beat."""
+        return self._latest
+
+    def wait(self, sequence: int, timeout_seconds: float) -> Published | None:
+        """The first board after `sequence`; None when the time is up."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_after(sequence), timeout_seconds)
+            return self._latest if self._is_after(sequence) else None
+
+    def subscribe(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` at each publish, on the publisher's thread, until the returned function is called."""
+        with self._changed:
+            self._callbacks.append(callback)
+
+        def unsubscribe() -> None:
+            with self._changed:
+                self._callbacks.remove(callback)
+
+        return unsubscribe
+
+    @property
+    def readers(self) -> int:
+        """How many streams are subscribed."""
+        return len(self._callbacks)
+
+    def _is_after(self, sequence: int) -> bool:
+        return self._latest is not None and self._latest.sequence > sequence
