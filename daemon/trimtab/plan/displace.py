@@ -1,0 +1,122 @@
+"""What room for a waiting job would take by force: evictions of lower priority, and moves into their seats.
+
+trimtab proposes no eviction without a seat; this says in numbers what that costs, and `inspect` shows it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from trimtab.model.cluster import ClusterSnapshot, Node, Workload
+from trimtab.plan.phrase import count_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Displacement:
+    """The least that frees one seat on one node by priority alone."""
+
+    node: str
+    evictions: tuple[str, ...]
+    """Workloads of lower priority that would lose their place, those on the node first."""
+    evictions_here: int
+    moves: tuple[tuple[str, str], ...]
+    """(workload, node): who leaves the node for a seat that an eviction made or that was free."""
+    gpus_freed: int
+    lower_priority: int
+    """All workloads of lower priority that run."""
+    gpus_freed_in_place: int
+    """The most GPUs that evicting all of those would free on one node, without any move."""
+
+
+def displacement(snapshot: ClusterSnapshot, waiting: Workload) -> Displacement | None:
+    """The cheapest way to seat one pod of `waiting` on one node by evicting lower priorities, or None."""
+    running = [one for one in snapshot.workloads if one.is_running and one.pods == 1 and one.placements]
+    lower = [one for one in running if one.priority < waiting.priority and one.is_preemptible]
+    if not lower:
+        return None
+    found = [
+        made
+        for node in snapshot.nodes
+        if node.is_schedulable and (made := _on_node(node, snapshot, waiting, running, lower)) is not None
+    ]
+    return min(found, key=lambda one: (len(one.evictions), len(one.moves), one.node), default=None)
+
+
+def _on_node(
+    node: Node, snapshot: ClusterSnapshot, waiting: Workload, running: list[Workload], lower: list[Workload]
+) -> Displacement | None:
+    usable = sum(1 for gpu in node.gpus if gpu.is_usable)
+    here = sorted((one for one in running if one.nodes == (node.name,)), key=lambda one: (one.priority, one.id))
+    deficit = waiting.gpus_per_pod - len(snapshot.free_gpus[node.name])
+    if usable < waiting.gpus_per_pod or deficit <= 0:
+        return None
+    leaving, freed = [], 0
+    for one in here:
+        if freed < deficit:
+            leaving.append(one)
+            freed += one.gpus
+    if freed < deficit:
+        return None
+    lower_ids = {one.id for one in lower}
+    evicted = [one for one in leaving if one.id in lower_ids]
+    seated = _seat_the_others(node, snapshot, [one for one in leaving if one.id not in lower_ids], lower)
+    if seated is None:
+        return None
+    elsewhere, moves = seated
+    return Displacement(
+        node=node.name,
+        evictions=tuple(one.id for one in (*evicted, *elsewhere)),
+        evictions_here=len(evicted),
+        moves=tuple(moves),
+        gpus_freed=freed + len(snapshot.free_gpus[node.name]),
+        lower_priority=len(lower),
+        gpus_freed_in_place=_freed_in_place(snapshot, lower),
+    )
+
+
+def _seat_the_others(
+    node: Node, snapshot: ClusterSnapshot, others: list[Workload], lower: list[Workload]
+) -> tuple[list[Workload], list[tuple[str, str]]] | None:
+    free = Counter({name: len(gpus) for name, gpus in snapshot.free_gpus.items() if name != node.name})
+    pool = sorted((one for one in lower if one.nodes != (node.name,)), key=lambda one: (one.priority, one.gpus, one.id))
+    pool = [one for one in pool if one.nodes[0] in free]
+    evicted: list[Workload] = []
+    moves: list[tuple[str, str]] = []
+    for one in sorted(others, key=lambda other: (-other.gpus, other.id)):
+        if not one.is_preemptible or one.wishes.is_opted_out:
+            return None
+        while not any(gpus >= one.gpus for gpus in free.values()):
+            if not pool:
+                return None
+            gone = pool.pop(0)
+            evicted.append(gone)
+            free[gone.nodes[0]] += gone.gpus
+        target = min((name for name, gpus in free.items() if gpus >= one.gpus), key=lambda name: (free[name], name))
+        free[target] -= one.gpus
+        moves.append((one.id, target))
+    return evicted, moves
+
+
+def _freed_in_place(snapshot: ClusterSnapshot, lower: list[Workload]) -> int:
+    freed = Counter({name: len(gpus) for name, gpus in snapshot.free_gpus.items()})
+    for one in lower:
+        freed[one.nodes[0]] += one.gpus
+    return max(freed.values(), default=0)
+
+
+def displacement_text(forced: Displacement, waiting: Workload) -> str:
+    """The sentence of a refusal: what force would take, and that trimtab does not use it."""
+    elsewhere = len(forced.evictions) - forced.evictions_here
+    place = f"{forced.evictions_here} on {forced.node}, {elsewhere} elsewhere" if elsewhere else f"on {forced.node}"
+    moves = f" and {count_text(len(forced.moves), 'move')}" if forced.moves else ""
+    in_place = (
+        f"Evicting all {forced.lower_priority} of lower priority where they are would free no more than "
+        f"{forced.gpus_freed_in_place} together. "
+        if forced.gpus_freed_in_place < waiting.gpus_per_pod
+        else ""
+    )
+    return (
+        f"{in_place}{forced.gpus_freed} on one node would take {count_text(len(forced.evictions), 'eviction')} "
+        f"without a seat ({place}){moves}: trimtab evicts nobody without a seat."
+    )

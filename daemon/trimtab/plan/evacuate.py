@@ -1,0 +1,248 @@
+"""Faults first: take the bad node out of service and bring what ran on it back on whole seats elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from trimtab.model.advice import Action, OpenFinding, Subject, worst
+from trimtab.model.cluster import Node, Workload
+from trimtab.model.command import Move, MoveKind, Recommendation, RecommendationKind
+from trimtab.plan.cost import Disturbed, cost_of
+from trimtab.plan.draft import Draft, leaving, move_of, seats_of, writes_of
+from trimtab.plan.gain import gain_of_ending
+from trimtab.plan.phrase import count_text, list_text
+from trimtab.plan.room import Room, Search, find_seats
+
+RULE = "evacuate"
+NOT_A_FAULT = ("hotspot", "straggler")
+"""Their nodes work, badly: `relocate` moves what suffers."""
+
+
+def propose(draft: Draft) -> None:
+    """One recommendation for each node that findings take out of service, worst first."""
+    by_node = usable_by_node(draft, [one for one in draft.findings if one.finding.rule not in NOT_A_FAULT], RULE)
+    for node in sorted(by_node, key=lambda name: _urgency(name, by_node[name])):
+        _propose_for(draft, draft.snapshot.node_by_name[node], by_node[node])
+
+
+def usable_by_node(draft: Draft, findings: Sequence[OpenFinding], rule: str) -> Mapping[str, list[OpenFinding]]:
+    """Findings that a move may rest on, by node; each that may not is refused with its reason."""
+    found: dict[str, list[OpenFinding]] = {}
+    for one in findings:
+        node = one.finding.subject.node
+        if node is None or one.finding.action.rank < Action.RESET_AFTER_DRAIN.rank:
+            continue
+        doubt = _doubt(draft, one)
+        if doubt is None:
+            found.setdefault(node, []).append(one)
+        else:
+            name, sentence = doubt
+            draft.refuse_because(name, f"Not moved: {sentence}", purpose=f"{rule}:{node}", node=node)
+    return found
+
+
+def _doubt(draft: Draft, one: OpenFinding) -> tuple[str, str] | None:
+    node = draft.snapshot.node_by_name.get(one.finding.subject.node or "")
+    if node is None:
+        return "unknown_node", f"the scheduler has no node {one.finding.subject.node} ({one.name})."
+    if node.other_mover:
+        return "other_mover", f"{node.other_mover} is at work on {node.name} ({one.name})."
+    if one.finding.is_history_only:
+        return "history_only", f"{one.name} on {node.name} rests on old or foreign reports, which inform and never act."
+    if not one.finding.is_corroborated:
+        sources = {fact.source for fact in one.finding.evidence}
+        return (
+            "uncorroborated",
+            f"{one.name} on {node.name} rests on {count_text(len(sources), 'source')} "
+            f"({list_text(sorted(sources)) or 'none named'}); two are needed.",
+        )
+    return None
+
+
+def _urgency(name: str, findings: Sequence[OpenFinding]) -> tuple[float, int, str]:
+    loss_gpus = max(one.finding.loss_gpus for one in findings)
+    return (-loss_gpus, -worst([one.finding.action for one in findings]).rank, name)
+
+
+def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> None:
+    purpose = f"{RULE}:{node.name}"
+    takes_out = any(one.finding.action.takes_node_out for one in findings)
+    residents = _residents(draft, node.name, findings)
+    moved = _bring_back(draft, node.name, residents, findings, purpose) if takes_out else []
+    moves = tuple(move for move, _ in moved)
+    cordons = () if node.is_cordoned else (node.name,)
+    if not moves and not cordons:
+        return
+    disturbed = [one for _, one in moved]
+    named = list_text(one.name for one in findings)
+    stay = [one.name for one in residents if one.id not in {move.workload for move in moves}]
+    draft.accept(
+        Recommendation(
+            kind=RecommendationKind.DRAIN if moves else RecommendationKind.CORDON,
+            rule=RULE,
+            purpose=purpose,
+            subject=_subject(draft, node.name, findings),
+            sentence=_sentence(draft, node.name, moved, has_cordon=bool(cordons)),
+            reason=f"{named}: " + " ".join(dict.fromkeys(one.finding.sentence for one in findings)),
+            findings=tuple(one.id for one in findings),
+            moves=moves,
+            writes=writes_of(moves, cordons=cordons),
+            gain=gain_of_ending(findings, horizon_hours=draft.settings.horizon_hours),
+            cost=cost_of(
+                disturbed, now=draft.now, at=draft.now, restart_default=draft.settings.restart_seconds_default
+            ),
+            created_at=draft.now,
+            expires_at=draft.now + timedelta(seconds=draft.settings.expiry_seconds),
+            against=against(findings, [one.workload for one in disturbed], stay, node.name),
+            if_nothing_is_done=_if_nothing(findings, node.name),
+        )
+    )
+
+
+def _residents(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> list[Workload]:
+    """What runs on the node and nobody has in hand, those that the fault hit first."""
+    found = [
+        one for one in draft.snapshot.workloads if one.is_running and node in one.nodes and not draft.is_in_hand(one)
+    ]
+    return sorted(found, key=lambda one: (not is_hit(one, findings), -one.priority, one.id))
+
+
+def is_hit(workload: Workload, findings: Sequence[OpenFinding]) -> bool:
+    """Whether a finding names the workload as hit."""
+    return any(
+        name in (workload.id, workload.name)
+        for one in findings
+        for name in (*one.finding.workloads_hit, one.finding.subject.workload)
+    )
+
+
+def stands_still(workload: Workload, findings: Sequence[OpenFinding]) -> bool:
+    """Whether the findings say that the whole workload does no work."""
+    return is_hit(workload, findings) and any(one.finding.loss_gpus >= workload.gpus for one in findings)
+
+
+def _bring_back(
+    draft: Draft, node: str, residents: Sequence[Workload], findings: Sequence[OpenFinding], purpose: str
+) -> list[tuple[Move, Disturbed]]:
+    room = draft.room.copy()
+    room.free.pop(node, None)
+    moved: list[tuple[Move, Disturbed]] = []
+    for workload in residents:
+        kind = MoveKind.DRAIN if is_hit(workload, findings) else MoveKind.MIGRATE
+        move = seat_off_node(
+            draft,
+            workload,
+            node,
+            room,
+            kind=kind,
+            purpose=purpose,
+            search=Search(may_use_spares=True, keeps_spares=False),
+        )
+        if move is not None:
+            moved.append((move, Disturbed(workload=workload, is_down=stands_still(workload, findings))))
+    return moved
+
+
+def seat_off_node(
+    draft: Draft, workload: Workload, node: str, room: Room, *, kind: MoveKind, purpose: str, search: Search
+) -> Move | None:
+    """The workload's move off a node, with the rest of a gang staying where it can; else its refusal is kept."""
+    refusal = draft.refusal(move_of(workload, kind, node, ()))
+    if refusal is not None:
+        draft.refuse(refusal)
+        return None
+    go, stay = leaving(workload, without=draft.out | {node}, snapshot=draft.snapshot)
+    standing = draft.standing.get(purpose)
+    wanted = Search(
+        without=search.without | {node},
+        may_use_spares=search.may_use_spares,
+        keeps_spares=search.keeps_spares,
+        preferred=standing_nodes(standing, workload.id),
+        near=frozenset(
+            draft.snapshot.node_by_name[one.node].rack for one in (stay or go) if one.node in draft.room.racks
+        )
+        or frozenset({draft.snapshot.node_by_name[node].rack}),
+    )
+    seats = find_seats([(one.pod, len(one.gpus)) for one in go], room, wanted)
+    if seats is None:
+        needed = max(len(one.gpus) for one in go)
+        best, free = room.largest_free
+        largest = f"the most free together are {free} on {best}" if free else "nothing is free"
+        draft.refuse_because(
+            "no_room",
+            f"Not moved: {workload.name} needs {count_text(len(go), 'seat')} of {count_text(needed, 'GPU')} elsewhere; "
+            f"{largest}{spares_text(room, wanted)}.",
+            purpose=purpose,
+            workload=workload.id,
+        )
+        return None
+    by_pod = {seat.pod: seat for seat in (*seats, *seats_of(stay))}
+    move = move_of(workload, kind, node, [by_pod[one.pod] for one in workload.placements])
+    refusal = draft.refusal(move)
+    if refusal is not None:
+        draft.refuse(refusal)
+        return None
+    return move
+
+
+def spares_text(room: Room, search: Search) -> str:
+    """What is kept back, for the sentence of a refusal."""
+    whole = sum(1 for node in room.free if room.is_whole(node))
+    if not search.keeps_spares or not whole:
+        return ""
+    return f" ({count_text(whole, 'whole free node')}, {room.spares_kept} kept for faults)"
+
+
+def standing_nodes(standing: Recommendation | None, workload: str) -> frozenset[str]:
+    """Nodes that the standing advice seats a workload on."""
+    if standing is None:
+        return frozenset()
+    return frozenset(seat.node for move in standing.moves if move.workload == workload for seat in move.after)
+
+
+def _subject(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> Subject:
+    gpus = {one.finding.subject.gpu for one in findings}
+    return Subject(cluster=draft.snapshot.cluster, node=node, gpu=gpus.pop() if len(gpus) == 1 else None)
+
+
+def _sentence(draft: Draft, node: str, moved: Sequence[tuple[Move, Disturbed]], *, has_cordon: bool) -> str:
+    parts = [f"cordon {node}"] if has_cordon else []
+    parts += [_where_to(draft, move, one) for move, one in moved[:3]]
+    if len(moved) > 3:
+        parts.append(f"move {len(moved) - 3} more")
+    text = ", ".join(parts)
+    return text[:1].upper() + text[1:]
+
+
+def _where_to(draft: Draft, move: Move, one: Disturbed) -> str:
+    verb, back = ("bring", " back") if one.is_down else ("move", "")
+    return f"{verb} {one.workload.name}{back} {seats_text(draft, move)}"
+
+
+def seats_text(draft: Draft, move: Move) -> str:
+    """`with spare gpu-22`, `to gpu-04 and gpu-05`: the nodes that a move adds."""
+    before = {seat.node for seat in move.before}
+    new = list(dict.fromkeys(seat.node for seat in move.after if seat.node not in before))
+    nodes = draft.snapshot.node_by_name
+    if new and all(nodes[name].is_spare for name in new):
+        return f"with {'spare' if len(new) == 1 else 'spares'} {list_text(new)}"
+    return f"to {list_text(new)}" if new else "on its other nodes"
+
+
+def against(
+    findings: Sequence[OpenFinding], moved: Sequence[Workload], stay: Sequence[str], node: str
+) -> tuple[str, ...]:
+    """What speaks against it, and who must be asked."""
+    said = [fact.text for one in findings for fact in one.finding.against]
+    said += [f"The owner of {one.name} wants to be asked first." for one in moved if one.wishes.is_ask_first]
+    if stay:
+        said.append(f"{list_text(stay)} stays on {node} until it ends; repair waits for it.")
+    return tuple(dict.fromkeys(said))
+
+
+def _if_nothing(findings: Sequence[OpenFinding], node: str) -> str:
+    loss_gpus = max(one.finding.loss_gpus for one in findings)
+    impact = next((one.finding.impact for one in findings if one.finding.impact), "")
+    lost = f"{loss_gpus:.0f} GPU-h are lost each hour" if loss_gpus else f"the next job on {node} may fail there"
+    return f"{lost[:1].upper() + lost[1:]}." + (f" {impact}" if impact else "")
