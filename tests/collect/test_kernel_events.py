@@ -23,8 +23,9 @@ def test_the_uuid_named_earlier_is_on_later_events():
 
 
 def test_a_stamp_since_boot_is_dated_by_the_boot():
-    (event,) = events("3,1,90500000,-;NVRM: Xid (PCI:0000:01:00): 79", boot_at=START)
-    assert event.at == START + timedelta(seconds=90.5)
+    boot_at = START - timedelta(seconds=3600)
+    (event,) = events("3,1,90500000,-;NVRM: Xid (PCI:0000:01:00): 79", boot_at=boot_at)
+    assert event.at == boot_at + timedelta(seconds=90.5)
     assert event.source is EventSource.KERNEL
     assert event.cursor == "kmsg:1"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.fakes.clock import FakeClock
 from tests.fakes.kmsg import FakeKmsg
 
-from trimtab.collect.kernel_log import FileSource, KernelLogFollower, KmsgDevice, KmsgSource
+from trimtab.collect.kernel_log import FileSource, KernelLogFollower, KmsgDevice, KmsgSource, read_host_time
 from trimtab.errors import CollectError, NoData
 
 XID = "NVRM: Xid (PCI:0000:b3:00): {code}, pid='<unknown>', name=<unknown>, text"
@@ -25,7 +25,9 @@ def proc(tmp_path: Path) -> Path:
 
 
 def follow(log: Path, proc: Path, tmp_path: Path) -> KernelLogFollower:
-    return KernelLogFollower(str(log), clock=FakeClock(), state_directory=tmp_path / "state", proc=proc)
+    return KernelLogFollower(
+        str(log), clock=FakeClock(), state_directory=tmp_path / "state", host_time=lambda: read_host_time(proc)
+    )
 
 
 def kmsg_line(sequence: int, seconds: float, code: int) -> str:
@@ -128,11 +130,9 @@ def test_a_damaged_state_file_costs_a_look_back_and_no_crash(tmp_path, proc):
     assert [event.code for event in follow(log, proc, tmp_path).events()] == [79]
 
 
-def test_none_is_no_data_and_a_missing_device_says_what_to_grant(tmp_path, proc):
+def test_none_is_no_data_and_a_missing_device_says_what_to_grant(tmp_path):
     def made(source: str) -> KernelLogFollower:
-        return KernelLogFollower(
-            source, clock=FakeClock(), state_directory=tmp_path, proc=proc, kmsg=tmp_path / "no-kmsg"
-        )
+        return KernelLogFollower(source, clock=FakeClock(), state_directory=tmp_path, kmsg=tmp_path / "no-kmsg")
 
     with pytest.raises(NoData, match="switched off"):
         made("none").events()

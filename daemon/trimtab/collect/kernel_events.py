@@ -124,7 +124,7 @@ def _moment(record: KernelRecord, boot_at: datetime | None, received_at: datetim
     if stamped.at_us is None or boot_at is None:
         return received_at
     try:
-        return boot_at + timedelta(microseconds=stamped.at_us)
+        return min(boot_at + timedelta(microseconds=stamped.at_us), received_at)
     except OverflowError:
         return received_at
 

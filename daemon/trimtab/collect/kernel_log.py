@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -194,11 +194,17 @@ class KernelLogFollower:
     """
 
     def __init__(
-        self, source: str, *, clock: Clock, state_directory: Path, proc: Path = Path("/proc"), kmsg: Path = KMSG
+        self,
+        source: str,
+        *,
+        clock: Clock,
+        state_directory: Path,
+        host_time: Callable[[], HostTime] = read_host_time,
+        kmsg: Path = KMSG,
     ) -> None:
         """`source` is auto, kmsg, none or a path. Raises CollectError when it names something unreadable."""
         self._clock = clock
-        self._proc = proc
+        self._host_time = host_time
         self._state_file = state_directory / "kernel-log.json"
         self._source, self.reason = _open_source(source, kmsg)
         self._parser = KernelLogParser(now=clock.now())
@@ -215,7 +221,7 @@ class KernelLogFollower:
         if self._source is None:
             raise NoData(self.reason)
         self.commit()
-        host = read_host_time(self._proc)
+        host = self._host_time()
         now = self._clock.now()
         before = self._parser.lines_read
         for line in self._source.lines(host.boot_id):
@@ -248,7 +254,7 @@ class KernelLogFollower:
 
     def _resume(self, source: LineSource) -> None:
         state = self._read_state()
-        boot_id = read_host_time(self._proc).boot_id
+        boot_id = self._host_time().boot_id
         if not source.resume(state, boot_id) and not state:
             self._look_back_from = self._clock.now() - timedelta(seconds=LOOK_BACK_SECONDS)
         pairs, cursors = state.get("uuid_by_pci"), state.get("cursors")
