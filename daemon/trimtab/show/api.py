@@ -1,0 +1,256 @@
+"""The door to Starlette: the application for people and their tools, made from the route table.
+
+What every request goes through, in this order: the Host is ours, the caller may, the query and body are well-formed
+and bounded; then the handler runs on a worker thread. Any no is `{"error": sentence}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as WebRoute
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from trimtab.clock import Clock
+from trimtab.errors import StoreError, TrimtabError
+from trimtab.settings import DaemonSettings
+from trimtab.show.api_pages import page_routes
+from trimtab.show.api_routes import ApiError, Call, People, Route, Scope
+from trimtab.show.api_table import ROUTES
+from trimtab.show.api_types import Check, Decisions, Memory
+from trimtab.show.auth import Caller, Door, cookie_name
+from trimtab.show.board import BoardBox, Published
+from trimtab.show.openapi import openapi_document
+from trimtab.show.stream import HEARTBEAT_SECONDS
+
+BODY_BYTES_MAX = 64 * 1024
+"""A decision is a few hundred bytes."""
+
+COMPRESS_BYTES_MIN = 32 * 1024
+
+log = structlog.get_logger()
+
+
+def people_app(
+    *,
+    settings: DaemonSettings,
+    box: BoardBox,
+    decisions: Decisions,
+    memory: Memory,
+    door: Door,
+    clock: Clock,
+    checks: Callable[[], tuple[Check, ...]],
+    exposition: Callable[[str], tuple[bytes, str]],
+    web_directory: Path | None = None,
+    heartbeat_seconds: float = HEARTBEAT_SECONDS,
+) -> Starlette:
+    """The application: API, page, events, /metrics.
+
+    `clock` is the one that reports and commands are stamped by; `exposition` takes an Accept header and gives a body
+    and its content type; `checks` says whether the daemon itself is well.
+    """
+    people = People(
+        cluster=settings.cluster,
+        box=box,
+        decisions=decisions,
+        memory=memory,
+        door=door,
+        clock=clock,
+        rule_modes=settings.issue.rules,
+        checks=checks,
+        exposition=exposition,
+        heartbeat_seconds=heartbeat_seconds,
+    )
+    document = msgspec.json.encode(openapi_document(ROUTES))
+    web = web_directory or Path(__file__).parent / "web"
+    return Starlette(
+        routes=[*(_web_route(people, route) for route in ROUTES), *page_routes(people, document, web)],
+        middleware=[Middleware(_SafeHeaders), Middleware(_KnownHost, door=door)],
+        exception_handlers={HTTPException: _on_http_error, TrimtabError: _on_no, Exception: _on_failure},
+    )
+
+
+def _web_route(people: People, route: Route) -> WebRoute:
+    async def endpoint(request: Request) -> Response:
+        call = await _call(people, route, request)
+        result = await run_in_threadpool(route.handler, people, call)
+        return await run_in_threadpool(_answer, people, request, result)
+
+    path = route.path.replace("{id}", "{id:int}")
+    made = WebRoute(path, endpoint, methods=[route.method], name=route.handler.__name__)
+    if made.methods:
+        made.methods.discard("HEAD")
+    return made
+
+
+async def _call(people: People, route: Route, request: Request) -> Call:
+    caller = authenticate(people.door, route.scope, request)
+    return Call(
+        caller=caller,
+        base_url=f"{request.url.scheme}://{request.headers.get('host', '')}",
+        now=people.clock.now(),
+        id=request.path_params.get("id", 0),
+        query=_query(route, request) if route.query else None,
+        body=await _body(route, request) if route.body else None,
+    )
+
+
+def authenticate(door: Door, scope: Scope, request: Request) -> Caller:
+    """Who calls, or ApiError 401 or 403; a POST must come from our own page or carry the token."""
+    if scope is Scope.OPEN:
+        return Caller(who="anybody", has_token=False)
+    headers = request.headers
+    caller = door.caller(
+        authorization=headers.get("authorization"),
+        session=request.cookies.get(cookie_name(headers.get("host"))),
+        said_who=headers.get("x-trimtab-who"),
+    )
+    if caller is None:
+        raise ApiError(401, "Sign in: open a link from `trimtab link`, or send the operator's token as Bearer.")
+    if scope is Scope.TOKEN and not caller.has_token:
+        raise ApiError(403, "This needs the operator's token; the page's session does not do.")
+    if request.method == "POST":
+        _check_origin(door, caller, request)
+    return caller
+
+
+def _check_origin(door: Door, caller: Caller, request: Request) -> None:
+    origin = request.headers.get("origin")
+    if caller.has_token and origin is None:
+        return
+    if not door.is_same_origin(origin=origin, host=request.headers.get("host")):
+        raise ApiError(403, "The request comes from another page than ours (Origin does not match); nothing was done.")
+
+
+def _query(route: Route, request: Request) -> Any:  # noqa: ANN401 - the route's own query type
+    try:
+        return msgspec.convert(dict(request.query_params), route.query, strict=False)
+    except msgspec.ValidationError as error:
+        raise ApiError(422, f"The query is not right: {error}") from error
+
+
+async def _body(route: Route, request: Request) -> Any:  # noqa: ANN401 - the route's own body type
+    raw = bytearray()
+    async for chunk in request.stream():
+        raw += chunk
+        if len(raw) > BODY_BYTES_MAX:
+            raise ApiError(413, f"The body is larger than {BODY_BYTES_MAX} bytes.")
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if raw and media_type != "application/json":
+        raise ApiError(415, "Send the body as application/json.")
+    try:
+        return msgspec.json.decode(bytes(raw) or b"{}", type=route.body)
+    except msgspec.ValidationError as error:
+        raise ApiError(422, f"The body is not right: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(400, f"The body is not JSON: {error}") from error
+
+
+def _answer(people: People, request: Request, result: object) -> Response:
+    latest = people.box.latest()
+    if latest is not None and result is latest.board:
+        return _board_answer(request, latest)
+    return Response(msgspec.json.encode(result), media_type="application/json")
+
+
+def _board_answer(request: Request, published: Published) -> Response:
+    headers = {"Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", "") and len(published.json) >= COMPRESS_BYTES_MIN:
+        headers["Content-Encoding"] = "gzip"
+        return Response(published.gzip, media_type="application/json", headers=headers)
+    return Response(published.json, media_type="application/json", headers=headers)
+
+
+def _problem(status: int, sentence: str, headers: dict[str, str] | None = None) -> Response:
+    body = msgspec.json.encode({"error": sentence})
+    return Response(body, status_code=status, media_type="application/json", headers=headers)
+
+
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Starlette's own no: an unknown path or a method that the path does not have."""
+    if not isinstance(error, HTTPException):
+        raise error
+    sentences = {
+        404: f"There is nothing at {request.url.path}.",
+        405: f"{request.url.path} does not take {request.method}.",
+    }
+    sentence = sentences.get(error.status_code, HTTPStatus(error.status_code).phrase)
+    return _problem(error.status_code, sentence, dict(error.headers or {}))
+
+
+async def _on_no(_: Request, error: Exception) -> Response:
+    """A sentence that trimtab knows: the API's own no, a store out of reach, or a decision that cannot be taken."""
+    if isinstance(error, ApiError):
+        headers = {"WWW-Authenticate": 'Bearer realm="trimtab"'} if error.status == 401 else None
+        return _problem(error.status, str(error), headers)
+    return _problem(503 if isinstance(error, StoreError) else 409, str(error))
+
+
+async def _on_failure(request: Request, error: Exception) -> Response:
+    log.error("a request failed in a way that trimtab does not know", path=request.url.path, error=repr(error))
+    return _problem(500, "The daemon failed on this request; its log says how.")
+
+
+_HEADERS = {
+    b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    b"connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; "
+    b"frame-ancestors 'none'",
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-opener-policy": b"same-origin",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"permissions-policy": b"camera=(), geolocation=(), microphone=()",
+}
+
+
+class _SafeHeaders:
+    """Adds the security headers to every answer; what has no cache rule of its own is not to be stored."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name for name, _ in message["headers"]}
+                extra = list(_HEADERS.items())
+                if b"cache-control" not in given:
+                    extra.append((b"cache-control", b"no-store"))
+                message["headers"] = [*message["headers"], *extra]
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+class _KnownHost:
+    """Refuses requests under a name that is not ours, unless they carry the token (a rebound page cannot)."""
+
+    def __init__(self, app: ASGIApp, *, door: Door) -> None:
+        self._app = app
+        self._door = door
+
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and not self._is_fine(Request(scope)):
+            sentence = "This name is not one of mine (Host). Use the address that I printed, or set people.public_url."
+            await _problem(403, sentence)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _is_fine(self, request: Request) -> bool:
+        if request.url.path == "/healthz":
+            return True
+        headers = request.headers
+        return self._door.is_host_known(headers.get("host")) or self._door.is_token(headers.get("authorization"))

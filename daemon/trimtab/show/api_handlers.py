@@ -1,0 +1,174 @@
+"""What each route of the API does: takes the board or the history, or hands a person's decision on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from trimtab.model.advice import FindingState, OpenFinding
+from trimtab.model.board import Board, CommandRow, GpuHistory
+from trimtab.model.command import Command
+from trimtab.show.api_routes import ApiError, Call, People
+from trimtab.show.api_types import (
+    ID_MAX,
+    Audit,
+    Doctor,
+    Findings,
+    Health,
+    Link,
+    Paused,
+    Recommendations,
+)
+from trimtab.show.rows import RowInput, command_rows
+
+METRICS_MAX = 20
+"""Series of one history request."""
+
+
+def health(people: People, call: Call) -> Health:
+    """Alive; does not say that all is well (doctor does)."""
+    published = people.box.latest()
+    if published is None:
+        return Health(status="starting", board_age_seconds=None)
+    return Health(status="ok", board_age_seconds=max((call.now - published.board.at).total_seconds(), 0.0))
+
+
+def board(people: People, call: Call) -> Board:  # noqa: ARG001 - one shape for all handlers
+    """The board of the last beat."""
+    published = people.box.latest()
+    if published is None:
+        raise ApiError(503, "The daemon has just started and has not judged yet. Try again in a few seconds.")
+    return published.board
+
+
+def findings(people: People, call: Call) -> Findings:
+    """Open findings from the board; closed ones from the history."""
+    query = call.query
+    if query.state == "open":
+        shown = board(people, call).findings
+        return Findings(findings=tuple(item for item in shown if item.state is FindingState.OPEN)[: query.limit])
+    state = FindingState.CLOSED if query.state == "closed" else None
+    since = call.now - timedelta(seconds=query.since_seconds)
+    return Findings(findings=people.memory.findings(state=state, since=since, limit=query.limit))
+
+
+def finding(people: People, call: Call) -> OpenFinding:
+    """One finding, open or closed."""
+    found = people.memory.finding(call.id) if call.id <= ID_MAX else None
+    if found is None:
+        raise ApiError(404, f"There is no finding F{call.id}.")
+    return found
+
+
+def recommendations(people: People, call: Call) -> Recommendations:
+    """Live ones from the board; with state=all, those over as well."""
+    shown = board(people, call)
+    live = tuple(row for row in shown.commands if not row.command.state.is_over)
+    if call.query.state == "live":
+        return Recommendations(recommendations=live)
+    since = call.now - timedelta(seconds=call.query.since_seconds)
+    commands = people.memory.commands(live_only=False, since=since)
+    return Recommendations(recommendations=_rows(people, call, tuple(reversed(commands))))
+
+
+def recommendation(people: People, call: Call) -> CommandRow:
+    """One recommendation as it stands in the ledger now."""
+    return _rows(people, call, (_command(people, call),))[0]
+
+
+def approve(people: People, call: Call) -> CommandRow:
+    """A yes to the exact writes; the next beat acts on it."""
+    _command(people, call)
+    people.decisions.approve(call.id, fingerprint=call.body.fingerprint, who=call.caller.who)
+    return recommendation(people, call)
+
+
+def reject(people: People, call: Call) -> CommandRow:
+    """A no, with its reason."""
+    _command(people, call)
+    people.decisions.reject(call.id, reason=call.body.reason, who=call.caller.who)
+    return recommendation(people, call)
+
+
+def snooze(people: People, call: Call) -> CommandRow:
+    """Later."""
+    _command(people, call)
+    people.decisions.snooze(call.id, seconds=call.body.seconds, who=call.caller.who)
+    return recommendation(people, call)
+
+
+def undo(people: People, call: Call) -> CommandRow:
+    """Take back."""
+    _command(people, call)
+    people.decisions.undo(call.id, reason=call.body.reason, who=call.caller.who)
+    return recommendation(people, call)
+
+
+def pause(people: People, call: Call) -> Paused:
+    """Start nothing new."""
+    people.decisions.pause(reason=call.body.reason, who=call.caller.who)
+    return Paused(is_paused=True)
+
+
+def resume(people: People, call: Call) -> Paused:
+    """Go on."""
+    people.decisions.resume(who=call.caller.who)
+    return Paused(is_paused=False)
+
+
+def history(people: People, call: Call) -> GpuHistory:
+    """One GPU's series."""
+    query = call.query
+    metrics = tuple(name for name in query.metric.split(",") if name)
+    if not 0 < len(metrics) <= METRICS_MAX:
+        raise ApiError(422, f"Give 1 to {METRICS_MAX} metrics, with commas between them; {len(metrics)} were given.")
+    return people.memory.gpu_history(
+        cluster=people.cluster,
+        node=query.node,
+        gpu=query.gpu,
+        since=call.now - timedelta(seconds=query.since_seconds),
+        until=call.now,
+        metrics=metrics,
+    )
+
+
+def audit(people: People, call: Call) -> Audit:
+    """Who did what."""
+    return Audit(lines=people.memory.audit_lines(call.now - timedelta(seconds=call.query.since_seconds)))
+
+
+def doctor(people: People, call: Call) -> Doctor:  # noqa: ARG001 - one shape for all handlers
+    """Whether the daemon itself is well."""
+    return Doctor(checks=people.checks())
+
+
+def link(people: People, call: Call) -> Link:
+    """A page address that works once."""
+    base = people.door.public_url or call.base_url
+    return Link(url=f"{base}/open/{people.door.new_link(who=call.caller.who)}")
+
+
+def _command(people: People, call: Call) -> Command:
+    found = people.memory.command(call.id) if call.id <= ID_MAX else None
+    if found is None:
+        raise ApiError(404, f"There is no recommendation R{call.id}.")
+    return found
+
+
+def _rows(people: People, call: Call, commands: tuple[Command, ...]) -> tuple[CommandRow, ...]:
+    """Rows made now from the ledger, with what only the last board knows: mode, pause, records, refusals."""
+    shown = board(people, call)
+    rules = {command.recommendation.rule for command in commands if command.state.is_over}
+    outcomes = {outcome.command_id: outcome for rule in rules for outcome in people.memory.outcomes(rule)}
+    return command_rows(
+        RowInput(
+            at=call.now,
+            snapshot=None,
+            commands=commands,
+            outcomes=outcomes,
+            records={row.command.recommendation.rule: row.record for row in shown.commands},
+            refusals=shown.refusals,
+            mode=shown.mode,
+            rule_modes=people.rule_modes,
+            is_paused=shown.is_paused,
+        )
+    )

@@ -1,0 +1,168 @@
+"""Routes that do not answer in JSON: the page and its files, the one-time link, the events stream, /metrics."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route as WebRoute
+
+from trimtab.show.api_routes import ApiError, People
+from trimtab.show.auth import cookie_name
+from trimtab.show.stream import STREAMS_MAX, board_events
+
+PAGE_PATHS = ("/", "/r/{id}", "/f/{id}", "/node/{name}", "/job/{id:path}")
+"""All of them are the one page, which reads the address itself."""
+
+MEDIA_TYPES: Mapping[str, str] = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff2": "font/woff2",
+    ".webmanifest": "application/manifest+json",
+    ".txt": "text/plain; charset=utf-8",
+    ".md": "text/plain; charset=utf-8",
+}
+"""Written out, since the system's table differs from host to host. Files of other kinds are not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    body: bytes
+    etag: str
+    media_type: str
+
+
+def page_routes(people: People, document: bytes, web: Path) -> list[WebRoute]:
+    """The routes, with the page's files read once."""
+    pages = _Pages(people, document, _files(web))
+    return [
+        *(WebRoute(path, pages.page, methods=["GET"]) for path in PAGE_PATHS),
+        WebRoute("/static/{path:path}", pages.static, methods=["GET"]),
+        WebRoute("/openapi.json", pages.openapi, methods=["GET"]),
+        WebRoute("/metrics", pages.metrics, methods=["GET"]),
+        _without_head(WebRoute("/api/v1/events", pages.events, methods=["GET"])),
+        _without_head(WebRoute("/open/{secret}", pages.sign_in, methods=["GET"])),
+    ]
+
+
+class _Pages:
+    """The handlers, and what they share."""
+
+    def __init__(self, people: People, document: bytes, files: Mapping[str, _File]) -> None:
+        self._people = people
+        self._document = document
+        self._files = files
+
+    async def page(self, request: Request) -> Response:
+        if "index.html" not in self._files:
+            return PlainTextResponse("The page's files are missing from this installation.", status_code=404)
+        return _serve(self._files["index.html"], request)
+
+    async def static(self, request: Request) -> Response:
+        found = self._files.get(request.path_params["path"])
+        if found is None:
+            raise HTTPException(404)
+        return _serve(found, request)
+
+    async def openapi(self, _: Request) -> Response:
+        return Response(self._document, media_type="application/json")
+
+    async def metrics(self, request: Request) -> Response:
+        return await _metrics(self._people, request)
+
+    async def events(self, request: Request) -> Response:
+        return _events(self._people, request)
+
+    async def sign_in(self, request: Request) -> Response:
+        return _sign_in(self._people, request)
+
+
+def _without_head(route: WebRoute) -> WebRoute:
+    """A HEAD must not use a link up, nor open a stream."""
+    if route.methods:
+        route.methods.discard("HEAD")
+    return route
+
+
+def _files(web: Path) -> Mapping[str, _File]:
+    """The page's files by their path under /static/; only these can be asked for, so no path leads elsewhere."""
+    found = {}
+    for path in sorted(web.rglob("*")):
+        media_type = MEDIA_TYPES.get(path.suffix)
+        if media_type is None or not path.is_file():
+            continue
+        body = path.read_bytes()
+        name = path.relative_to(web).as_posix().removeprefix("static/")
+        found[name] = _File(body, f'"{hashlib.sha256(body).hexdigest()[:20]}"', media_type)
+    return found
+
+
+def _serve(file: _File, request: Request) -> Response:
+    """The file, or 304: the browser asks each time and is answered at once, so a new version is seen at once."""
+    headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
+    known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if file.etag in known:
+        return Response(status_code=304, headers=headers)
+    return Response(file.body, headers={**headers, "Content-Type": file.media_type})
+
+
+async def _metrics(people: People, request: Request) -> Response:
+    headers = request.headers
+    # Behind a proxy every caller looks local; what a proxy adds to the request tells.
+    is_forwarded = "forwarded" in headers or "x-forwarded-for" in headers
+    peer = request.client.host if request.client and not is_forwarded else None
+    if not people.door.may_read_metrics(
+        authorization=headers.get("authorization"), host=headers.get("host"), peer=peer
+    ):
+        raise ApiError(401, "Send the metrics token as Bearer; without one, only this host may read /metrics.")
+    body, content_type = await run_in_threadpool(people.exposition, headers.get("accept", ""))
+    return Response(body, headers={"Content-Type": content_type})
+
+
+def _events(people: People, request: Request) -> Response:
+    headers = request.headers
+    session = request.cookies.get(cookie_name(headers.get("host")))
+
+    def is_welcome() -> bool:
+        return people.door.caller(authorization=headers.get("authorization"), session=session) is not None
+
+    if not is_welcome():
+        raise ApiError(401, "Sign in: open a link from `trimtab link`, or send the operator's token as Bearer.")
+    if people.box.readers >= STREAMS_MAX:
+        raise ApiError(503, f"{STREAMS_MAX} streams are open already. Close a page, or read /api/v1/board instead.")
+    stream = board_events(people.box, is_welcome=is_welcome, heartbeat_seconds=people.heartbeat_seconds)
+    # A proxy that buffers would hold the events back.
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def _sign_in(people: People, request: Request) -> Response:
+    session = people.door.redeem(request.path_params["secret"])
+    if session is None:
+        return PlainTextResponse(
+            "This link has been used already or is older than ten minutes. Make a new one: trimtab link\n",
+            status_code=403,
+        )
+    answer = RedirectResponse("/", status_code=303)
+    is_tls = request.url.scheme == "https" or people.door.public_url.startswith("https://")
+    answer.set_cookie(
+        cookie_name(request.headers.get("host")),
+        session,
+        max_age=int(people.door.session_seconds),
+        path="/",
+        secure=is_tls,
+        httponly=True,
+        samesite="strict",
+    )
+    return answer

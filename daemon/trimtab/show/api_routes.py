@@ -1,0 +1,88 @@
+"""The shape of one route of the API, read by the application and by the OpenAPI document. No HTTP library here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from trimtab.clock import Clock
+from trimtab.errors import TrimtabError
+from trimtab.model.command import Mode
+from trimtab.show.api_types import Check, Decisions, Memory
+from trimtab.show.auth import Caller, Door
+from trimtab.show.board import BoardBox
+
+
+class Scope(StrEnum):
+    """Who may call a route."""
+
+    OPEN = "open"
+    """Anybody who reaches the listener under a name of ours."""
+    METRICS = "metrics"
+    """The token, or loopback where no token is set."""
+    SIGNED_IN = "signed_in"
+    """The page's cookie or the token; a POST by cookie also needs the page's own Origin."""
+    TOKEN = "token"
+    """The token only."""
+
+
+class ApiError(TrimtabError):
+    """The API says no: a status and a sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        """Keep both."""
+        super().__init__(sentence)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class People:
+    """What the handlers work on."""
+
+    cluster: str
+    box: BoardBox
+    decisions: Decisions
+    memory: Memory
+    door: Door
+    clock: Clock
+    rule_modes: Mapping[str, Mode]
+    checks: Callable[[], tuple[Check, ...]]
+    exposition: Callable[[str], tuple[bytes, str]]
+    heartbeat_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One request, authenticated and decoded."""
+
+    caller: Caller
+    base_url: str
+    now: datetime
+    id: int = 0
+    query: Any = None
+    body: Any = None
+
+
+Handler = Callable[[People, Call], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One row of the table. `handler` runs on a worker thread and returns a value of type `response`."""
+
+    method: str
+    path: str
+    handler: Handler
+    response: Any
+    scope: Scope
+    summary: str
+    query: type[Struct] | None = None
+    body: type[Struct] | None = None
+    errors: tuple[int, ...] = ()
+    media_type: str = "application/json"
+    tags: tuple[str, ...] = field(default=("board",))

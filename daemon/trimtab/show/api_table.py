@@ -1,0 +1,55 @@
+"""The one table of the API's routes, in the order of the documentation."""
+
+from __future__ import annotations
+
+from trimtab.model.advice import OpenFinding
+from trimtab.model.board import Board, CommandRow, GpuHistory
+from trimtab.show import api_handlers as does
+from trimtab.show import api_types as types
+from trimtab.show.api_routes import Route, Scope
+
+_READ = Scope.SIGNED_IN
+_DECIDE = ("decisions",)
+
+# fmt: off
+ROUTES: tuple[Route, ...] = (
+    Route(method="GET", path="/healthz", handler=does.health, response=types.Health, scope=Scope.OPEN,
+          summary="Whether the daemon answers", tags=("daemon",)),
+    Route(method="GET", path="/api/v1/board", handler=does.board, response=Board, scope=_READ, errors=(503,),
+          summary="Everything on the start view, as of the last beat"),
+    Route(method="GET", path="/api/v1/findings", handler=does.findings, response=types.Findings, scope=_READ,
+          query=types.FindingsQuery, errors=(422, 503), summary="What is wrong, worst first; closed ones newest first"),
+    Route(method="GET", path="/api/v1/findings/{id}", handler=does.finding, response=OpenFinding, scope=_READ,
+          errors=(404,), summary="One finding with its evidence"),
+    Route(method="GET", path="/api/v1/recommendations", handler=does.recommendations, response=types.Recommendations,
+          query=types.RecommendationsQuery, scope=_READ, errors=(422, 503), summary="What to do"),
+    Route(method="GET", path="/api/v1/recommendations/{id}", handler=does.recommendation, response=CommandRow,
+          scope=_READ, errors=(404, 503), summary="One recommendation, as the ledger has it now"),
+    Route(method="POST", path="/api/v1/recommendations/{id}/approve", handler=does.approve, response=CommandRow,
+          body=types.Approval, scope=_READ, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
+          summary="Agree to the exact writes of a fingerprint; the next beat acts"),
+    Route(method="POST", path="/api/v1/recommendations/{id}/reject", handler=does.reject, response=CommandRow,
+          body=types.Rejection, scope=_READ, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
+          summary="Say no, with a reason that is kept"),
+    Route(method="POST", path="/api/v1/recommendations/{id}/snooze", handler=does.snooze, response=CommandRow,
+          body=types.Snooze, scope=_READ, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
+          summary="Ask again later"),
+    Route(method="POST", path="/api/v1/recommendations/{id}/undo", handler=does.undo, response=CommandRow,
+          body=types.Undo, scope=_READ, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
+          summary="Give back what the command holds or changed"),
+    Route(method="POST", path="/api/v1/pause", handler=does.pause, response=types.Paused, body=types.Pause,
+          scope=_READ, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
+          summary="Start nothing new; what has begun is finished or undone"),
+    Route(method="POST", path="/api/v1/resume", handler=does.resume, response=types.Paused, body=types.Nothing,
+          scope=_READ, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE, summary="Allow new commands again"),
+    Route(method="GET", path="/api/v1/history", handler=does.history, response=GpuHistory, query=types.HistoryQuery,
+          scope=_READ, errors=(422, 503), tags=("history",), summary="One GPU's series, for charts"),
+    Route(method="GET", path="/api/v1/audit", handler=does.audit, response=types.Audit, query=types.AuditQuery,
+          scope=_READ, errors=(422, 503), tags=("history",), summary="Who did what, why"),
+    Route(method="GET", path="/api/v1/doctor", handler=does.doctor, response=types.Doctor, scope=_READ,
+          tags=("daemon",), summary="Whether the daemon itself is well, each failure with its fix"),
+    Route(method="POST", path="/api/v1/links", handler=does.link, response=types.Link, body=types.Nothing,
+          scope=Scope.TOKEN, errors=(400, 413, 415, 422), tags=("daemon",),
+          summary="A page address that works once, within ten minutes"),
+)
+# fmt: on
