@@ -1,0 +1,166 @@
+"""The one door to SQLAlchemy's engine: opens SQLite or PostgreSQL, hands out transactions, translates errors."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from trimtab.errors import StoreError
+from trimtab.store import schema
+from trimtab.store.faults import sentence_of
+
+BUSY_TIMEOUT_SECONDS = 10.0
+_WRITES = "trimtab_writes"
+
+# A PostgreSQL that vanished without a word must not hold the beat that remembers: give up on a dead peer in 15 s.
+_POSTGRESQL_ARGUMENTS = {
+    "connect_timeout": "5",
+    "tcp_user_timeout": "15000",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "2",
+    "application_name": "trimtab",
+}
+
+
+class Database:
+    """An open database with the tables of this version."""
+
+    def __init__(self, engine: Engine, *, place: str) -> None:
+        """Wrap an engine; `place` is the file or the URL without password, as people are told."""
+        self.place = place
+        self.is_sqlite = engine.dialect.name == "sqlite"
+        self._engine = engine
+        self._writing = engine.execution_options(**{_WRITES: True})
+        # SQLite has one writer at a time: beats and API threads queue here, and the busy time-out is for strangers.
+        self._one_writer: AbstractContextManager[Any] = threading.Lock() if self.is_sqlite else nullcontext()
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction that writes: durable when it returns, nothing happened when it raises StoreError."""
+        with self._one_writer, self._translated(), self._writing.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One consistent look at the database. Raises StoreError."""
+        with self._translated(), self._engine.connect() as connection:
+            yield connection
+
+    def insert(self, table: sa.Table) -> Any:  # noqa: ANN401 - two dialects' Insert, alike in what is used of them
+        """An INSERT that knows ON CONFLICT, in this engine's dialect."""
+        return sqlite.insert(table) if self.is_sqlite else postgresql.insert(table)
+
+    def size_bytes(self) -> int:
+        """What the database takes on disk."""
+        statement = (
+            "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+            if self.is_sqlite
+            else "SELECT pg_database_size(current_database())"
+        )
+        with self.read() as connection:
+            return int(connection.execute(sa.text(statement)).scalar_one())
+
+    def close(self) -> None:
+        """Give all connections back."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (SQLAlchemyError, sqlite3.Error, psycopg.Error) as error:
+            raise StoreError(sentence_of(error, place=self.place, password=self._engine.url.password)) from error
+
+
+def open_database(url: str, *, state_directory: Path) -> Database:
+    """Open and bring up to date. Raises StoreError that says what is wrong, where, and what to do."""
+    parsed = _parsed(url)
+    if parsed.get_backend_name() == "sqlite":
+        engine, place = _sqlite(parsed, state_directory)
+    else:
+        engine, place = _postgresql(parsed)
+    database = Database(engine, place=place)
+    try:
+        schema.migrate(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _parsed(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        raise StoreError(
+            "store.url is not a database URL. Write sqlite:///trimtab.db or postgresql://user@host/name."
+        ) from error
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite", "postgresql", "postgresql+psycopg"):
+        raise StoreError(
+            f"store.url begins with {parsed.drivername}://, which trimtab does not speak. "
+            "Write sqlite:///trimtab.db or postgresql://user@host/name."
+        )
+    return parsed
+
+
+def _sqlite(url: URL, state_directory: Path) -> tuple[Engine, str]:
+    if not url.database or url.database == ":memory:":
+        raise StoreError("store.url names no file, so nothing would outlive the daemon. Write sqlite:///trimtab.db.")
+    if not url.database.startswith("file:"):
+        path = state_directory / url.database
+        _make_directory(path.parent)
+        url = url.set(database=str(path))
+    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
+    sa.event.listen(engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine, str(url.database)
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o750, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{directory}: cannot keep the database here: {error.strerror}. "
+            "Set state_directory to a directory that the daemon's user may write."
+        ) from error
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    # Python's sqlite3 would begin transactions late and commit before DDL; `_begin_sqlite` begins them instead.
+    connection.isolation_level = None
+    mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if mode != "wal":
+        raise StoreError(
+            f"SQLite cannot keep its write-ahead log here (journal mode {mode}). Put state_directory on a local disk "
+            "that the daemon's user may write, or set store.url to PostgreSQL."
+        )
+    # FULL: a commit is on the disk before an agent is told so, and outlives a power cut.
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA journal_size_limit=67108864")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # IMMEDIATE: a transaction that will write waits at its begin, where it can; one that read first could not.
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _postgresql(url: URL) -> tuple[Engine, str]:
+    url = url.set(drivername="postgresql+psycopg")
+    arguments = {key: value for key, value in _POSTGRESQL_ARGUMENTS.items() if key not in url.query}
+    # pre_ping: a server that was restarted costs nothing but the transaction that it cut.
+    engine = sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_size=8, max_overflow=8)
+    return engine, url.set(drivername="postgresql").render_as_string(hide_password=True)
