@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from trimtab.model.metric import BY_NAME, split_key
+
+Convert = Callable[[float], float]
+"""From a source's unit to ours."""
 
 _UINT_BLANK = 0xFFFFFFFF
 _INT64_BLANK = 0x7FFFFFFFFFFFFFF0  # DCGM's four blanks and NVML's "not available" (all ones) lie from here on
