@@ -53,7 +53,8 @@ def build_fleet(*, nodes: int, spares: int, seed: int, start: datetime) -> list[
     source = random.Random(f"fleet {seed}")
     width = max(2, len(str(nodes - 1)))
     return [
-        _node(number, f"gpu-{number:0{width}d}", number >= nodes - spares, source, start) for number in range(nodes)
+        _node(number, f"gpu-{number:0{width}d}", source, start, is_spare=number >= nodes - spares)
+        for number in range(nodes)
     ]
 
 
