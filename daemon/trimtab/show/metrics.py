@@ -1,0 +1,158 @@
+"""/metrics of agent and daemon: custom collectors over the latest values, classic text or OpenMetrics.
+
+The agent imports this; nothing here needs more than the base install.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client.core import Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from trimtab.errors import SettingsError
+from trimtab.model.reading import GpuReading
+from trimtab.show.metrics_daemon import fill_daemon
+from trimtab.show.metrics_facts import AgentView, DaemonView
+from trimtab.show.metrics_families import SERIES_PER_NODE_MAX, Families, holders_of, timestamp
+
+GPU_SERIES_MAX = 200_000
+"""The daemon's page leaves whole nodes out beyond this: then let Prometheus scrape the agents."""
+
+
+def agent_exposition(view: AgentView, *, accept: str = "") -> tuple[bytes, str]:
+    """The text of an agent's /metrics and its content type, as the Accept header asks."""
+    return _encoded(_AgentCollector(lambda: view), accept)
+
+
+def daemon_exposition(view: DaemonView, *, accept: str = "") -> tuple[bytes, str]:
+    """The text of the daemon's /metrics and its content type, as the Accept header asks."""
+    return _encoded(_DaemonCollector(lambda: view), accept)
+
+
+def daemon_metrics(supplier: Callable[[], DaemonView]) -> Callable[[str], tuple[bytes, str]]:
+    """What the API serves at /metrics: the daemon's view at each call, and the process's own memory and CPU."""
+    registry = CollectorRegistry()
+    registry.register(_DaemonCollector(supplier))
+    ProcessCollector(registry=registry)
+    return lambda accept: _encoded(registry, accept)
+
+
+def serve_agent_metrics(listen: str, supplier: Callable[[], AgentView]) -> AgentMetrics:
+    """Serve an agent's /metrics on threads of its own, by prometheus_client's server. Raises SettingsError."""
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit():
+        raise SettingsError(f"metrics_listen: {listen!r} is not ADDRESS:PORT, such as 127.0.0.1:9742.")
+    registry = CollectorRegistry()
+    registry.register(_AgentCollector(supplier))
+    ProcessCollector(registry=registry)
+    try:
+        server, thread = start_http_server(int(port), addr=host.strip("[]"), registry=registry)
+    except (OSError, OverflowError) as error:
+        raise SettingsError(f"metrics_listen = {listen}: {error}. Choose another port, or an empty one.") from error
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join(5.0)
+
+    return AgentMetrics(server.server_port, stop)
+
+
+class AgentMetrics:
+    """A running /metrics server of an agent."""
+
+    def __init__(self, port: int, stop: Callable[[], None]) -> None:
+        """`stop` ends the server and closes its port."""
+        self.port = port
+        self.stop = stop
+
+
+class _AgentCollector(Collector):
+    def __init__(self, supplier: Callable[[], AgentView]) -> None:
+        self._supplier = supplier
+        self._dropped: Counter[tuple[str, str]] = Counter()
+
+    def collect(self) -> Iterator[Metric]:
+        view = self._supplier()
+        families = Families(series_per_node_max=SERIES_PER_NODE_MAX)
+        families.add("trimtab_build_info", 1.0, view.facts.version)
+        if view.report is not None:
+            _fill_report(families, view)
+            _fill_agent(families, view, view.report.cluster, view.report.node)
+        _fill_dropped(families, self._dropped)
+        return families.collect()
+
+
+class _DaemonCollector(Collector):
+    def __init__(self, supplier: Callable[[], DaemonView]) -> None:
+        self._supplier = supplier
+        self._dropped: Counter[tuple[str, str]] = Counter()
+
+    def collect(self) -> Iterator[Metric]:
+        families = Families(series_per_node_max=SERIES_PER_NODE_MAX)
+        fill_daemon(families, self._supplier(), gpu_series_max=GPU_SERIES_MAX)
+        _fill_dropped(families, self._dropped)
+        return families.collect()
+
+
+def _fill_report(families: Families, view: AgentView) -> None:
+    report = view.report
+    if report is None:
+        return
+    place = (report.cluster, report.node)
+    families.add("trimtab_node_gpus", len(report.gpus), *place)
+    families.add("trimtab_node_gpus_expected", report.gpus_expected, *place)
+    families.add("trimtab_node_read_errors", len(report.errors), *place)
+    age_seconds = (view.now - report.sampled_at).total_seconds()
+    for reading in report.gpus:
+        _fill_gpu(families, reading, place, age_seconds)
+
+
+def _fill_gpu(families: Families, reading: GpuReading, place: tuple[str, str], age_seconds: float) -> None:
+    cluster, node = place
+    families.add_info(reading, cluster=cluster, node=node)
+    families.add("trimtab_gpu_sample_age_seconds", max(age_seconds, 0.0), cluster, node, reading.uuid)
+    families.add_gpu(reading, cluster=cluster, node=node)
+    where = {"cluster": cluster, "node": node, "gpu": reading.uuid}
+    for instance, holder in holders_of(reading):
+        families.add_job({**where, **instance}, job=holder, queue="")
+
+
+def _fill_agent(families: Families, view: AgentView, cluster: str, node: str) -> None:
+    facts, place = view.facts, (cluster, node)
+    sampled_at = view.report.sampled_at if view.report else None
+    for name, value in (
+        ("ticks_total", facts.ticks_total),
+        ("ticks_dropped_total", facts.ticks_dropped_total),
+        ("tick_seconds", facts.tick_seconds),
+        ("report_timestamp_seconds", timestamp(sampled_at)),
+        ("bad_samples_total", facts.bad_samples_total),
+        ("spool_reports", facts.spool_reports),
+        ("spool_bytes", facts.spool_bytes),
+        ("spool_dropped_total", facts.spool_dropped_total),
+        ("set_aside_total", facts.set_aside_total),
+        ("acknowledged_total", facts.acknowledged_total),
+        ("acknowledged_timestamp_seconds", timestamp(facts.acknowledged_at)),
+        ("send_failures_total", facts.send_failures_total),
+    ):
+        families.add(f"trimtab_agent_{name}", value, *place)
+    families.add_counts("trimtab_agent_collector_seconds", facts.collector_seconds, *place)
+    families.add_counts("trimtab_agent_collector_errors_total", facts.collector_errors_total, *place)
+    for (kind, code), count in sorted(facts.events_total.items()):
+        families.add("trimtab_node_events_total", count, *place, kind, code)
+
+
+def _fill_dropped(families: Families, total: Counter[tuple[str, str]]) -> None:
+    """The running count over all answers, which is what a counter must be."""
+    total.update(families.dropped)
+    for (cluster, node), count in sorted(total.items()):
+        families.add("trimtab_series_dropped_total", count, cluster, node)
+
+
+def _encoded(registry: Collector, accept: str) -> tuple[bytes, str]:
+    encoder, content_type = choose_encoder(accept)
+    return encoder(registry), content_type

@@ -1,0 +1,91 @@
+"""What agent and daemon know of themselves, as plain values for /metrics and doctor. None = not known, not exported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from trimtab.model.board import Board
+from trimtab.model.reading import Report
+from trimtab.model.window import Window
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFacts:
+    """Counts over the life of an agent, and the state of its spool. `events_total` is by (kind, code or "")."""
+
+    version: str = ""
+    ticks_total: int | None = None
+    ticks_dropped_total: int | None = None
+    tick_seconds: float | None = None
+    spool_reports: int | None = None
+    spool_bytes: int | None = None
+    spool_dropped_total: int | None = None
+    set_aside_total: int | None = None
+    acknowledged_total: int | None = None
+    acknowledged_at: datetime | None = None
+    send_failures_total: int | None = None
+    collector_seconds: Mapping[str, float] = field(default_factory=dict)
+    collector_errors_total: Mapping[str, int] = field(default_factory=dict)
+    bad_samples_total: int | None = None
+    events_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentView:
+    """What an agent's /metrics is made from: the last report, if there is one."""
+
+    now: datetime
+    report: Report | None
+    facts: AgentFacts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatFacts:
+    """One beat (or another loop of its own) of the daemon; ages in seconds of the daemon's clock."""
+
+    name: str
+    interval_seconds: float
+    beats_total: int = 0
+    failures_total: int = 0
+    dropped_total: int = 0
+    last_duration_seconds: float = 0.0
+    age_seconds: float | None = None
+    """Since it last ended; None = never."""
+    sentence: str = ""
+    is_alive: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonFacts:
+    """Counts over the life of a daemon, and what its parts hold now. `reports_refused_total` is by HTTP status."""
+
+    version: str = ""
+    started_at: datetime | None = None
+    beats: tuple[BeatFacts, ...] = ()
+    inbox_reports: int | None = None
+    inbox_reports_max: int | None = None
+    reports_received_total: int | None = None
+    reports_stored_total: int | None = None
+    reports_duplicate_total: int | None = None
+    reports_refused_total: Mapping[str, int] = field(default_factory=dict)
+    bad_samples_total: int | None = None
+    ring_gpus: int | None = None
+    ring_bytes: int | None = None
+    detector_seconds: Mapping[str, float] = field(default_factory=dict)
+    detector_errors_total: Mapping[str, int] = field(default_factory=dict)
+    snapshot_age_seconds: float | None = None
+    scheduler_failures_total: int | None = None
+    scrape_failures_total: Mapping[str, int] = field(default_factory=dict)
+    board_readers: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaemonView:
+    """What the daemon's /metrics and doctor are made from. `board` and `window` are None before the first beat."""
+
+    now: datetime
+    board: Board | None
+    window: Window | None
+    facts: DaemonFacts
