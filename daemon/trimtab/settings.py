@@ -138,6 +138,12 @@ class DetectSettings(_Section, frozen=True, kw_only=True):
     """A rank counts as slow under this share of its gang's median clock or activity."""
     fragmentation_after_seconds: Positive = 120.0
     """fragmentation: a waiting job that placement alone keeps waiting for this long."""
+    hung_after_seconds: Positive = 300.0
+    """hung_job: every rank busy by utilisation and at rest by power and memory for this long; a slow step is shorter."""
+    clock_skew_seconds_max: Positive = 300.0
+    """clock_skew: from here windows use our receipt time."""
+    spares_kept: Natural = 1
+    """fragmentation: whole free nodes that are not counted as room; the planner's `spares_kept` says the same."""
 
 
 class PlanSettings(_Section, frozen=True, kw_only=True):
@@ -174,6 +180,11 @@ class IssueSettings(_Section, frozen=True, kw_only=True):
     settle_seconds_max: Positive = 900.0
     """A submitted command that has not settled by then is abandoned and released."""
     hold_seconds_max: Positive = 1800.0
+    """Room held longer than this without a move is given back."""
+    quiet_seconds_after_no: Positive = 3600.0
+    """What a person rejected or undid is not proposed again for this long."""
+    retry_seconds: Positive = 300.0
+    """What failed or was refused by the scheduler is not tried again sooner."""
 
 
 class SimulatedSettings(_Section, frozen=True, kw_only=True):

@@ -1,0 +1,136 @@
+"""Looks into a window's series: the last N seconds of one metric for some GPUs, as numpy arrays. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trimtab.model.cluster import GpuKey
+from trimtab.model.window import Series, Window
+
+SERIES_METRICS: tuple[str, ...] = (
+    "utilization_ratio",
+    "sm_active_ratio",
+    "dram_active_ratio",
+    "power_watts",
+    "temperature_celsius",
+    "sm_clock_hertz",
+    "clock_event_active/hw_thermal",
+    "clock_event_active/hw_power_brake",
+    "clock_event_seconds_total/hw_thermal",
+    "clock_event_seconds_total/hw_power_brake",
+)
+"""Sample keys whose history the detectors look at: what the ring has to keep."""
+
+COVER_RATIO = 0.8
+"""A span counts as seen when rows cover this share of it."""
+_RECENT_SECONDS = 60.0
+
+Floats = NDArray[np.float32]
+Columns = NDArray[np.intp]
+
+
+class SeriesView:
+    """The series of one window, addressed by GPU."""
+
+    def __init__(self, window: Window) -> None:
+        """Look into `window`; nothing is computed before it is asked for."""
+        self._window = window
+        self._at_seconds = window.at.timestamp()
+
+    @cached_property
+    def gpus(self) -> tuple[GpuKey, ...]:
+        """The GPUs of the columns, of the first series; others with other columns are looked up by key."""
+        return next((series.gpus for series in self._window.series.values()), ())
+
+    @cached_property
+    def column_of(self) -> Mapping[GpuKey, int]:
+        """GPU -> its column in `gpus`."""
+        return {key: column for column, key in enumerate(self.gpus)}
+
+    def columns(self, keys: Iterable[GpuKey]) -> Columns:
+        """Columns of these GPUs; those without series have -1."""
+        return np.array([self.column_of.get(key, -1) for key in keys], dtype=np.intp)
+
+    def last(self, metric: str) -> Floats | None:
+        """The latest row of a metric over `gpus`; None where there is no recent one."""
+        series = self._window.series.get(metric)
+        if series is None or not len(series.at_seconds):
+            return None
+        if self._at_seconds - float(series.at_seconds[-1]) > _RECENT_SECONDS:
+            return None
+        row: Floats = self._aligned(series, series.values[-1:])[0]
+        return row
+
+    def span(self, metric: str, seconds: float) -> tuple[NDArray[np.float64], Floats] | None:
+        """(moments, rows) of a metric in the last `seconds` over `gpus`; None unless rows cover that span."""
+        series = self._window.series.get(metric)
+        if series is None:
+            return None
+        first = int(np.searchsorted(series.at_seconds, self._at_seconds - seconds))
+        moments = series.at_seconds[first:]
+        if len(moments) < 3 or float(moments[-1] - moments[0]) < COVER_RATIO * seconds - _interval(moments):
+            return None
+        if self._at_seconds - float(moments[-1]) > _RECENT_SECONDS:
+            return None
+        return moments, self._aligned(series, series.values[first:])
+
+    def block(self, metric: str, columns: Columns, seconds: float) -> Floats | None:
+        """Rows of the last `seconds` for these columns; NaN for unknown ones; None unless rows cover that span."""
+        found = self.span(metric, seconds)
+        if found is None:
+            return None
+        _, rows = found
+        if not len(columns):
+            return rows[:, :0]
+        block: Floats = rows[:, columns].astype(np.float32, copy=True)
+        block[:, columns < 0] = np.nan
+        return block
+
+    def _aligned(self, series: Series, values: Floats) -> Floats:
+        if series.gpus is self.gpus or series.gpus == self.gpus:
+            return values
+        known = {key: column for column, key in enumerate(series.gpus)}
+        order = np.array([known.get(key, -1) for key in self.gpus], dtype=np.intp)
+        aligned: Floats = values[:, order].astype(np.float32, copy=True)
+        aligned[:, order < 0] = np.nan
+        return aligned
+
+
+def _interval(moments: NDArray[np.float64]) -> float:
+    return float(moments[-1] - moments[0]) / max(len(moments) - 1, 1)
+
+
+def seen_ratio(block: Floats) -> NDArray[np.float64]:
+    """Share of rows in which each column has a value."""
+    seen: NDArray[np.float64] = 1.0 - np.isnan(block).mean(axis=0)
+    return seen
+
+
+def highest(block: Floats) -> Floats:
+    """Each column's highest value, NaN where it has none."""
+    found: Floats = np.fmax.reduce(block, axis=0)
+    return found
+
+
+def mean_of(block: Floats) -> NDArray[np.float64]:
+    """Each column's mean over the rows that have a value, NaN where none has."""
+    seen = ~np.isnan(block)
+    count = seen.sum(axis=0)
+    total = np.where(seen, block, 0.0).sum(axis=0, dtype=np.float64)
+    found: NDArray[np.float64] = np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+    return found
+
+
+def upper_median(values: NDArray[np.float64]) -> float:
+    """The median, the upper of the two middle ones where there are two; NaN of nothing."""
+    known = np.sort(values[~np.isnan(values)])
+    return float(known[len(known) // 2]) if len(known) else float("nan")
+
+
+def keys_at(view: SeriesView, columns: Sequence[int] | Columns) -> list[GpuKey]:
+    """The GPUs of these columns."""
+    return [view.gpus[int(column)] for column in columns]
