@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from trimtab.clock import Clock
-from trimtab.errors import StoreError, TrimtabError
+from trimtab.errors import LedgerConflict, StoreError, TrimtabError
 from trimtab.settings import DaemonSettings
 from trimtab.show.api_pages import page_routes
 from trimtab.show.api_routes import ApiError, Call, People, Route, Scope
@@ -195,7 +195,8 @@ async def _on_no(_: Request, error: Exception) -> Response:
     if isinstance(error, ApiError):
         headers = {"WWW-Authenticate": 'Bearer realm="trimtab"'} if error.status == 401 else None
         return _problem(error.status, str(error), headers)
-    return _problem(503 if isinstance(error, StoreError) else 409, str(error))
+    is_out_of_reach = isinstance(error, StoreError) and not isinstance(error, LedgerConflict)
+    return _problem(503 if is_out_of_reach else 409, str(error))
 
 
 async def _on_failure(request: Request, error: Exception) -> Response:

@@ -122,9 +122,9 @@ def history(people: People, call: Call) -> GpuHistory:
     if not 0 < len(metrics) <= METRICS_MAX:
         raise ApiError(422, f"Give 1 to {METRICS_MAX} metrics, with commas between them; {len(metrics)} were given.")
     return people.memory.gpu_history(
-        cluster=people.cluster,
-        node=query.node,
-        gpu=query.gpu,
+        people.cluster,
+        query.node,
+        query.gpu,
         since=call.now - timedelta(seconds=query.since_seconds),
         until=call.now,
         metrics=metrics,
@@ -157,8 +157,8 @@ def _command(people: People, call: Call) -> Command:
 def _rows(people: People, call: Call, commands: tuple[Command, ...]) -> tuple[CommandRow, ...]:
     """Rows made now from the ledger, with what only the last board knows: mode, pause, records, refusals."""
     shown = board(people, call)
-    rules = {command.recommendation.rule for command in commands if command.state.is_over}
-    outcomes = {outcome.command_id: outcome for rule in rules for outcome in people.memory.outcomes(rule)}
+    measured = (people.memory.outcome(command.id) for command in commands if command.state.is_over)
+    outcomes = {outcome.command_id: outcome for outcome in measured if outcome is not None}
     return command_rows(
         RowInput(
             at=call.now,
@@ -169,6 +169,5 @@ def _rows(people: People, call: Call, commands: tuple[Command, ...]) -> tuple[Co
             refusals=shown.refusals,
             mode=shown.mode,
             rule_modes=people.rule_modes,
-            is_paused=shown.is_paused,
         )
     )

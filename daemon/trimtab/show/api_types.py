@@ -59,7 +59,7 @@ class Memory(Protocol):
         ...
 
     def findings(
-        self, *, state: FindingState | None = None, since: datetime | None = None, limit: int = 1000
+        self, state: FindingState | None = None, since: datetime | None = None, limit: int = 1000
     ) -> tuple[OpenFinding, ...]:
         """Findings, newest first."""
         ...
@@ -72,8 +72,8 @@ class Memory(Protocol):
         """Commands in id order; unless `live_only`, also those over since then."""
         ...
 
-    def outcomes(self, rule: str) -> tuple[Outcome, ...]:
-        """Outcomes of one rule's commands."""
+    def outcome(self, command_id: int) -> Outcome | None:
+        """What came of a command, once it is known."""
         ...
 
     def audit_lines(self, since: datetime) -> tuple[AuditLine, ...]:
@@ -81,7 +81,7 @@ class Memory(Protocol):
         ...
 
     def gpu_history(
-        self, *, cluster: str, node: str, gpu: str, since: datetime, until: datetime, metrics: Sequence[str]
+        self, cluster: str, node: str, gpu: str, *, since: datetime, until: datetime, metrics: Sequence[str]
     ) -> GpuHistory:
         """One GPU's series."""
         ...
@@ -106,7 +106,7 @@ class Rejection(_Body, frozen=True, kw_only=True):
 class Snooze(_Body, frozen=True, kw_only=True):
     """Ask again in this many seconds."""
 
-    seconds: Annotated[float, Meta(gt=0, le=30 * 86400)]
+    seconds: Annotated[float, Meta(gt=0, le=7 * 86400)]
 
 
 class Undo(_Body, frozen=True, kw_only=True):

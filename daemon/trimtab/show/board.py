@@ -71,7 +71,6 @@ def build_board(
         refusals=refusals,
         mode=mode,
         rule_modes=rule_modes or {},
-        is_paused=is_paused,
     )
     return Board(
         cluster=cluster,

@@ -30,7 +30,6 @@ class RowInput:
     refusals: Sequence[Refusal]
     mode: Mode
     rule_modes: Mapping[str, Mode]
-    is_paused: bool
 
 
 def command_rows(given: RowInput) -> tuple[CommandRow, ...]:
@@ -83,21 +82,29 @@ def _is_approvable(given: RowInput, command: Command) -> bool:
     mode = mode_of(recommendation.rule, mode=given.mode, rule_modes=given.rule_modes)
     return (
         command.state is CommandState.PROPOSED
-        and not given.is_paused
         and not recommendation.kind.is_advice_only
         and bool(recommendation.writes)
-        and recommendation.expires_at > given.at
+        and (recommendation.expires_at > given.at or _is_snoozed(command, given.at))
         and mode in (Mode.APPROVE, Mode.ACT)
     )
+
+
+def _is_snoozed(command: Command, at: datetime) -> bool:
+    return command.snoozed_until is not None and command.snoozed_until > at
 
 
 def _refusal_of(given: RowInput, command: Command) -> Refusal | None:
     recommendation = command.recommendation
     if command.state is CommandState.REFUSED:
-        return Refusal(rule=recommendation.rule, sentence=command.reason, subject=recommendation.subject)
+        return Refusal(
+            rule=recommendation.rule,
+            sentence=command.reason,
+            subject=recommendation.subject,
+            purpose=recommendation.purpose,
+        )
     if command.state.is_over:
         return None
-    return next((refusal for refusal in given.refusals if refusal.subject == recommendation.subject), None)
+    return next((refusal for refusal in given.refusals if refusal.purpose == recommendation.purpose), None)
 
 
 def job_rows(given: RowInput, nodes: Sequence[NodeRow]) -> tuple[JobRow, ...]:
