@@ -1,0 +1,85 @@
+"""A real PostgreSQL for tests: $TEST_PG_URL, else the system's binaries started once a run on a unix socket."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+
+import psycopg
+from sqlalchemy.engine import make_url
+
+INSTALL = "apt-get install postgresql"
+
+
+def binaries() -> Path | None:
+    """The newest system PostgreSQL's bin directory, or None."""
+    found = [path.parent for path in Path("/usr/lib/postgresql").glob("*/bin/initdb")]
+    return max(found, key=lambda path: int(path.parent.name), default=None)
+
+
+def why_missing() -> str | None:
+    """Why no PostgreSQL can be had, with the command that installs it; None when one can."""
+    if os.environ.get("TEST_PG_URL") or binaries():
+        return None
+    return f"PostgreSQL is not installed and TEST_PG_URL is not set: {INSTALL}"
+
+
+class PostgresServer:
+    """One server for the run; each `new_database` is empty and of its own."""
+
+    def __init__(self) -> None:
+        self._directory: Path | None = None
+        self._binaries = Path()
+        given = os.environ.get("TEST_PG_URL")
+        self.url = make_url(given) if given else self._start()
+
+    def new_database(self) -> str:
+        """URL of a new, empty database."""
+        name = f"trimtab_{uuid.uuid4().hex}"
+        with psycopg.connect(self._libpq(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}" ENCODING UTF8 TEMPLATE template0')  # name is ours
+        return self.url.set(database=name).render_as_string(hide_password=False)
+
+    def cut_connections(self, url: str) -> int:
+        """End every connection to a database, as a restart of the server would; how many there were."""
+        name = make_url(url).database
+        with psycopg.connect(self._libpq(), autocommit=True) as connection:
+            cut = connection.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", (name,)
+            ).fetchall()
+        return len(cut)
+
+    def stop(self) -> None:
+        """Stop the server if it is ours, and remove its files."""
+        if self._directory is not None:
+            self._run("pg_ctl", "-D", str(self._directory / "data"), "-m", "immediate", "stop")
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _libpq(self) -> str:
+        return self.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+    def _start(self):
+        bin_directory = binaries()
+        assert bin_directory is not None, why_missing()
+        self._binaries = bin_directory
+        self._directory = Path(tempfile.mkdtemp(prefix="trimtab-pg-"))
+        if os.geteuid() == 0:
+            shutil.chown(self._directory, "postgres", "postgres")
+        data = self._directory / "data"
+        self._run("initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+        # fsync=off: throw-away data; a killed client loses nothing by it, and that is what is tested.
+        options = f"-c fsync=off -c full_page_writes=off -c listen_addresses='' -k {self._directory}"
+        log = str(self._directory / "log")
+        self._run("pg_ctl", "-D", str(data), "-l", log, "-o", options, "-w", "-t", "60", "start")
+        return make_url(f"postgresql://postgres@/postgres?host={self._directory}")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        command = [*(as_postgres if os.geteuid() == 0 else []), str(self._binaries / program), *arguments]
+        # A server inherits these: a pipe would keep `run` waiting until it stops.
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", check=False)
+        assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}; see {self._directory}/log"
