@@ -39,6 +39,10 @@ class DecisionRefused(TrimtabError):
     """A person's decision cannot be taken as it stands; the text says why and what to do."""
 
 
+class UnknownCommand(DecisionRefused):
+    """There is no command of this id."""
+
+
 class SchedulerError(TrimtabError):
     """The scheduler did not do what was asked."""
 

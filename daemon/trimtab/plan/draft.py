@@ -154,13 +154,17 @@ def why_not_at_once(recommendation: Recommendation, room: Room) -> str | None:
 
 
 def writes_of(moves: Sequence[Move], *, cordons: Sequence[str] = (), lasts: bool = True) -> tuple[Write, ...]:
-    """The exact writes: cordon, keep every seat, then stop and let start again, move by move."""
+    """The exact writes: cordon, keep every seat, then stop and let start again, move by move.
+
+    One that a fault threw back into the queue is told where to start; one that room is made for starts by itself.
+    """
     held = [Write(verb=Verb.CORDON, node=node, lasts=lasts) for node in cordons]
     held += [Write(verb=Verb.RESERVE, workload=move.workload, seats=move.after) for move in moves]
     done: list[Write] = []
     for move in moves:
         if move.before:
             done.append(Write(verb=Verb.SUSPEND, workload=move.workload))
+        if move.before or move.kind is MoveKind.DRAIN:
             done.append(Write(verb=Verb.RESUME, workload=move.workload, seats=move.after))
     return (*held, *done)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from trimtab.model.advice import Action, OpenFinding, Subject, worst
-from trimtab.model.cluster import Node, Workload
+from trimtab.model.cluster import Node, Workload, WorkloadState
 from trimtab.model.command import Move, MoveKind, Recommendation, RecommendationKind
 from trimtab.plan.cost import Disturbed, cost_of
 from trimtab.plan.draft import Draft, leaving, move_of, seats_of, writes_of
@@ -101,11 +101,19 @@ def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> N
 
 
 def _residents(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> list[Workload]:
-    """What runs on the node and nobody has in hand, those that the fault hit first."""
+    """What runs on the node, or was thrown back into the queue by its fault, and nobody has in hand; hit ones first."""
     found = [
-        one for one in draft.snapshot.workloads if one.is_running and node in one.nodes and not draft.is_in_hand(one)
+        one
+        for one in draft.snapshot.workloads
+        if ((one.is_running and node in one.nodes) or _is_thrown_back(one, findings)) and not draft.is_in_hand(one)
     ]
     return sorted(found, key=lambda one: (not is_hit(one, findings), -one.priority, one.id))
+
+
+def _is_thrown_back(workload: Workload, findings: Sequence[OpenFinding]) -> bool:
+    if workload.state is not WorkloadState.WAITING or "quota" in (workload.waiting_reason or ""):
+        return False
+    return is_hit(workload, findings)
 
 
 def is_hit(workload: Workload, findings: Sequence[OpenFinding]) -> bool:
@@ -140,7 +148,8 @@ def _bring_back(
             search=Search(may_use_spares=True, keeps_spares=False),
         )
         if move is not None:
-            moved.append((move, Disturbed(workload=workload, is_down=stands_still(workload, findings))))
+            is_down = not workload.is_running or stands_still(workload, findings)
+            moved.append((move, Disturbed(workload=workload, is_down=is_down)))
     return moved
 
 
@@ -153,6 +162,9 @@ def seat_off_node(
         draft.refuse(refusal)
         return None
     go, stay = leaving(workload, without=draft.out | {node}, snapshot=draft.snapshot)
+    pods = [(one.pod, len(one.gpus)) for one in go]
+    if not workload.placements:
+        pods = [(f"{workload.name}-{rank}", workload.gpus_per_pod) for rank in range(workload.pods)]
     standing = draft.standing.get(purpose)
     wanted = Search(
         without=search.without | {node},
@@ -164,21 +176,22 @@ def seat_off_node(
         )
         or frozenset({draft.snapshot.node_by_name[node].rack}),
     )
-    seats = find_seats([(one.pod, len(one.gpus)) for one in go], room, wanted)
+    seats = find_seats(pods, room, wanted)
     if seats is None:
-        needed = max(len(one.gpus) for one in go)
+        needed = max(gpus for _, gpus in pods)
         best, free = room.largest_free
         largest = f"the most free together are {free} on {best}" if free else "nothing is free"
         draft.refuse_because(
             "no_room",
-            f"Not moved: {workload.name} needs {count_text(len(go), 'seat')} of {count_text(needed, 'GPU')} elsewhere; "
+            f"Not moved: {workload.name} needs {count_text(len(pods), 'seat')} of {count_text(needed, 'GPU')} elsewhere; "
             f"{largest}{spares_text(room, wanted)}.",
             purpose=purpose,
             workload=workload.id,
         )
         return None
     by_pod = {seat.pod: seat for seat in (*seats, *seats_of(stay))}
-    move = move_of(workload, kind, node, [by_pod[one.pod] for one in workload.placements])
+    order = [one.pod for one in workload.placements] or [pod for pod, _ in pods]
+    move = move_of(workload, kind, node, [by_pod[pod] for pod in order])
     refusal = draft.refusal(move)
     if refusal is not None:
         draft.refuse(refusal)

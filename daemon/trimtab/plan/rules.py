@@ -31,10 +31,13 @@ def is_victim(move: Move) -> bool:
     return move.workload is not None and bool(move.before)
 
 
-def gone(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
-    """A workload that the snapshot no longer has, or that does not run, is not moved."""
+def not_running(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
+    """Only what holds GPUs is moved; work that is still starting is moved for a fault alone."""
     workload = _workload(move, snapshot)
-    if not is_victim(move) or (workload and workload.is_running):
+    if not is_victim(move):
+        return None
+    is_at_work = workload is not None and workload.state is WorkloadState.RUNNING
+    if is_at_work or (workload is not None and workload.is_running and move.kind not in VOLUNTARY):
         return None
     state = workload.state if workload else "gone"
     return _refuse("not_running", f"{move.workload} is {state}.", move, snapshot)
@@ -112,7 +115,7 @@ def other_mover(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
 
 
 RULES: tuple[Rule, ...] = (
-    gone,  # first: the others speak of something that is there
+    not_running,  # first: the others speak of something that is there
     under_way,  # two commands on one workload would undo each other
     opted_out,  # the owner's word comes before ours
     not_before,

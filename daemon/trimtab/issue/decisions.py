@@ -1,0 +1,130 @@
+"""What people decide: written to the ledger, state-checked; the next beat acts on it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from trimtab.errors import DecisionRefused, LedgerConflict, UnknownCommand
+from trimtab.issue.ledger import Ledger
+from trimtab.issue.look import lasting_nodes
+from trimtab.issue.policy import refusal_to_approve
+from trimtab.model.command import Command, CommandState
+from trimtab.settings import IssueSettings
+
+REASON_CHARACTERS_MAX = 500
+SNOOZE_SECONDS_MAX = 7 * 86400.0
+
+
+def approve(
+    ledger: Ledger, command_id: int, *, fingerprint: str, who: str, now: datetime, settings: IssueSettings
+) -> Command:
+    """A person's yes to exactly these writes. Raises DecisionRefused."""
+    command = _command(ledger, command_id)
+    refusal = refusal_to_approve(command, settings)
+    if refusal is not None:
+        raise DecisionRefused(refusal.sentence)
+    if fingerprint != command.recommendation.fingerprint:
+        raise DecisionRefused(f"The steps of {command.name} have changed since you saw them. Look again, then approve.")
+    if command.recommendation.expires_at <= now and not _is_snoozed(command, now):
+        raise DecisionRefused(f"{command.name} has expired; it is made anew if it still holds.")
+    approved = replace(
+        command,
+        state=CommandState.APPROVED,
+        changed_at=now,
+        approved_by=who,
+        approved_at=now,
+        approved_fingerprint=fingerprint,
+        snoozed_until=None,
+        reason="",
+    )
+    return _record(ledger, approved, was=command, who=who, why="approved", now=now)
+
+
+def reject(ledger: Ledger, command_id: int, *, reason: str, who: str, now: datetime) -> Command:
+    """A person's no to what has not begun. Raises DecisionRefused."""
+    command = _command(ledger, command_id)
+    if command.state.is_begun or command.state is CommandState.SETTLED:
+        raise DecisionRefused(f"{command.name} is {command.state}; undo it instead.")
+    if command.state.is_over:
+        raise DecisionRefused(f"{command.name} is {command.state} already.")
+    why = _reason(reason)
+    rejected = replace(command, state=CommandState.REJECTED, changed_at=now, reason=why)
+    return _record(ledger, rejected, was=command, who=who, why=why, now=now)
+
+
+def snooze(ledger: Ledger, command_id: int, *, seconds: float, who: str, now: datetime) -> Command:
+    """Later: a proposal is left alone for so long. Raises DecisionRefused."""
+    command = _command(ledger, command_id)
+    if not 0 < seconds <= SNOOZE_SECONDS_MAX:
+        raise DecisionRefused(
+            f"A snooze lasts between 1 s and {SNOOZE_SECONDS_MAX:.0f} s (7 days); {seconds:g} was given."
+        )
+    if command.state is not CommandState.PROPOSED:
+        raise DecisionRefused(f"{command.name} is {command.state}; only what is proposed can wait.")
+    snoozed = replace(command, snoozed_until=now + timedelta(seconds=seconds))
+    return _record(ledger, snoozed, was=command, who=who, why=f"snoozed for {seconds:.0f} s", now=now)
+
+
+def undo(ledger: Ledger, command_id: int, *, reason: str, who: str, now: datetime) -> Command:
+    """Take an approval back, or ask for what was done to be given back. Raises DecisionRefused."""
+    command = _command(ledger, command_id)
+    why = _reason(reason)
+    if command.state is CommandState.APPROVED:
+        return _record(ledger, withdrawn(command, why, now), was=command, who=who, why=why, now=now)
+    if command.undo_requested_by is not None:
+        raise DecisionRefused(f"{command.undo_requested_by} has asked for that already; it is being undone.")
+    if command.state is CommandState.PROPOSED:
+        raise DecisionRefused(f"{command.name} has done nothing yet; reject it instead.")
+    if command.state is CommandState.SETTLED and not lasting_nodes(command):
+        raise DecisionRefused(f"{command.name} has settled and holds nothing; its jobs stay where they run.")
+    if command.state.is_over and command.state is not CommandState.SETTLED:
+        raise DecisionRefused(f"{command.name} is {command.state}; there is nothing to undo.")
+    asked = replace(command, undo_requested_by=who, reason=why)
+    return _record(ledger, asked, was=command, who=who, why=f"undo: {why}", now=now)
+
+
+def withdrawn(command: Command, why: str, now: datetime) -> Command:
+    """An approved command back among the proposals."""
+    return replace(
+        command,
+        state=CommandState.PROPOSED,
+        changed_at=now,
+        approved_by=None,
+        approved_at=None,
+        approved_fingerprint=None,
+        reason=why,
+    )
+
+
+def pause(ledger: Ledger, *, reason: str, who: str, now: datetime) -> None:
+    """Stop new commands; begun ones are finished or undone."""
+    ledger.set_paused(is_paused=True, who=who, why=_reason(reason), at=now)
+
+
+def resume(ledger: Ledger, *, who: str, now: datetime) -> None:
+    """Allow new commands again."""
+    ledger.set_paused(is_paused=False, who=who, why="", at=now)
+
+
+def _command(ledger: Ledger, command_id: int) -> Command:
+    command = ledger.command(command_id)
+    if command is None:
+        raise UnknownCommand(f"There is no R{command_id}.")
+    return command
+
+
+def _is_snoozed(command: Command, now: datetime) -> bool:
+    return command.snoozed_until is not None and command.snoozed_until > now
+
+
+def _reason(text: str) -> str:
+    return " ".join(text.split())[:REASON_CHARACTERS_MAX]
+
+
+def _record(ledger: Ledger, command: Command, *, was: Command, who: str, why: str, now: datetime) -> Command:
+    try:
+        ledger.record(command, was=was, who=who, why=why, at=now)
+    except LedgerConflict as error:
+        raise DecisionRefused(f"{was.name} changed at this very moment. Look again, then decide.") from error
+    return command

@@ -1,0 +1,69 @@
+"""Who may say yes to what: modes by rule, and how long a no lasts. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.command import Command, CommandState, Mode, Recommendation, Refusal
+from trimtab.settings import IssueSettings
+
+_ORDER = tuple(Mode)
+MISSED_QUIET_SECONDS = 30.0
+SETTLED_QUIET_SECONDS = 120.0
+"""Until the findings and the snapshot have caught up with what was done."""
+
+
+def mode_of(rule: str, settings: IssueSettings) -> Mode:
+    """The mode of one rule: its own, capped by the daemon's."""
+    return min(settings.mode, settings.rules.get(rule, settings.mode), key=_ORDER.index)
+
+
+def refusal_to_approve(command: Command, settings: IssueSettings) -> Refusal | None:
+    """Why a person may not approve this command now, or None."""
+    recommendation = command.recommendation
+    mode = mode_of(recommendation.rule, settings)
+    sentence = None
+    if command.state is not CommandState.PROPOSED:
+        sentence = f"{command.name} is {command.state}; only what is proposed can be approved."
+    elif recommendation.kind.is_advice_only:
+        sentence = f"{command.name} is advice; trimtab does not carry it out."
+    elif mode not in (Mode.APPROVE, Mode.ACT):
+        sentence = (
+            f'{command.name} is advice in mode {mode}. Copy its steps, or set [issue] mode = "approve" in the '
+            "daemon's settings."
+        )
+    if sentence is None:
+        return None
+    return Refusal(rule="approval", sentence=sentence, subject=recommendation.subject, purpose=recommendation.purpose)
+
+
+def asked_first(recommendation: Recommendation, snapshot: ClusterSnapshot) -> str | None:
+    """The first workload whose owner must be asked before a policy may act, by name; None = nobody."""
+    moved = (snapshot.workload_by_id.get(move.workload or "") for move in recommendation.moves if move.before)
+    return next((one.name for one in moved if one is not None and one.wishes.is_ask_first), None)
+
+
+def quiet_until(command: Command, settings: IssueSettings) -> datetime | None:
+    """Until when the purpose of a command that is over is not proposed again; None = at once."""
+    seconds = _quiet_seconds(command, settings)
+    return command.changed_at + timedelta(seconds=seconds) if seconds else None
+
+
+def _quiet_seconds(command: Command, settings: IssueSettings) -> float:
+    if command.state in (CommandState.REJECTED, CommandState.UNDONE):
+        return settings.quiet_seconds_after_no
+    if command.state is CommandState.SETTLED:
+        return settings.quiet_seconds_after_no if settings.is_dry_run else SETTLED_QUIET_SECONDS
+    if command.state is CommandState.MISSED:
+        return MISSED_QUIET_SECONDS
+    if command.state is CommandState.REFUSED or (command.state is CommandState.ABANDONED and command.attempts):
+        return settings.retry_seconds
+    return 0.0
+
+
+def is_quiet(purpose: str, over: Iterable[Command], settings: IssueSettings, now: datetime) -> bool:
+    """Whether an earlier command of the same purpose still keeps it from being proposed."""
+    ends = (quiet_until(command, settings) for command in over if command.recommendation.purpose == purpose)
+    return any(end is not None and end > now for end in ends)

@@ -1,0 +1,130 @@
+"""What becomes of a command before it begins: its next state and the reason. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from trimtab.issue.decisions import withdrawn
+from trimtab.issue.policy import asked_first, mode_of
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.command import Command, CommandState, Mode, Plan, Recommendation, Refusal
+from trimtab.settings import IssueSettings
+
+BUDGET_RULE = "budget"
+"""A refusal of this rule passes: what it stands against waits and is not given up."""
+CHECKPOINT_PATIENCE = timedelta(seconds=300)
+"""How long an approved move waits beyond the moment that was approved for a checkpoint that comes late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Next:
+    """The command as it is to be, or unchanged with `why` it waits, or unchanged with a `fresh` look to begin with."""
+
+    command: Command
+    why: str = ""
+    rule: str = ""
+    who: str | None = None
+    fresh: Recommendation | None = None
+
+
+def clock_text(moment: datetime) -> str:
+    """`14:31 UTC`."""
+    return moment.astimezone(UTC).strftime("%H:%M UTC")
+
+
+def from_proposed(
+    command: Command, plan: Plan, snapshot: ClusterSnapshot, *, settings: IssueSettings, now: datetime, is_paused: bool
+) -> Next | None:
+    """Expired, given up with its mode, approved by policy; or None: it waits for a person."""
+    recommendation = command.recommendation
+    mode = mode_of(recommendation.rule, settings)
+    if command.snoozed_until is not None and command.snoozed_until > now:
+        return None
+    if recommendation.expires_at <= now:
+        why = f"not approved by {clock_text(recommendation.expires_at)}"
+        return _to(command, CommandState.EXPIRED, why, now)
+    if mode is Mode.OBSERVE:
+        return _to(command, CommandState.ABANDONED, f"mode of {recommendation.rule} is observe", now)
+    fresh = _fresh(command, plan)
+    is_same = fresh is not None and fresh.fingerprint == recommendation.fingerprint
+    if mode is not Mode.ACT or is_paused or not is_same or recommendation.kind.is_advice_only:
+        return None
+    if asked_first(recommendation, snapshot) is not None:
+        return None
+    approved = replace(
+        command,
+        state=CommandState.APPROVED,
+        changed_at=now,
+        approved_by="policy",
+        approved_at=now,
+        approved_fingerprint=recommendation.fingerprint,
+        reason=f"mode of {recommendation.rule} is act",
+    )
+    return Next(command=approved, why=approved.reason, who="policy")
+
+
+def from_approved(command: Command, plan: Plan, *, settings: IssueSettings, now: datetime, is_paused: bool) -> Next:
+    """The fresh look before the first write: other writes, a mode or an expiry take the approval away."""
+    recommendation = command.recommendation
+    mode = mode_of(recommendation.rule, settings)
+    if mode not in (Mode.APPROVE, Mode.ACT):
+        return _back(command, f"mode of {recommendation.rule} is {mode} now", now)
+    if recommendation.expires_at <= now:
+        why = f"approved by {command.approved_by}, but it could not begin by {clock_text(recommendation.expires_at)}"
+        return _to(command, CommandState.EXPIRED, why, now)
+    if is_paused:
+        return Next(command=command, rule="paused", why=f"{command.name} waits: paused.")
+    if not plan.is_whole:
+        return Next(command=command, rule="snapshot", why=f"{command.name} waits: the cluster cannot be judged now.")
+    return _compare(command, plan, now)
+
+
+def _compare(command: Command, plan: Plan, now: datetime) -> Next:
+    fresh = _fresh(command, plan)
+    if fresh is None:
+        refusal = refusal_of(command.recommendation.purpose, plan)
+        if refusal is not None and refusal.rule == BUDGET_RULE:
+            return Next(command=command, rule=BUDGET_RULE, why=f"{command.name} waits: {refusal.sentence}")
+        return _to(command, CommandState.ABANDONED, why_gone(refusal), now)
+    if fresh.fingerprint != command.approved_fingerprint:
+        changed = replace(command, recommendation=fresh)
+        return _back(changed, "the cluster has changed: other steps than those approved. Approve anew.", now)
+    until = _wait_until(command, fresh, now)
+    if until is not None:
+        why = f"{command.name} waits for a checkpoint until {clock_text(until)}."
+        return Next(command=command, rule="checkpoint", why=why)
+    kept = replace(fresh, created_at=command.recommendation.created_at, expires_at=command.recommendation.expires_at)
+    return Next(command=command, fresh=kept)
+
+
+def _wait_until(command: Command, fresh: Recommendation, now: datetime) -> datetime | None:
+    """The moment to wait for, by the fresh look, bounded by what was approved; None = now."""
+    approved = command.recommendation.not_before
+    if approved is None or fresh.not_before is None:
+        return None
+    until = min(fresh.not_before, approved + CHECKPOINT_PATIENCE)
+    return until if until > now else None
+
+
+def refusal_of(purpose: str, plan: Plan) -> Refusal | None:
+    """The plan's own no to a purpose."""
+    return next((refusal for refusal in plan.refusals if refusal.purpose == purpose), None)
+
+
+def why_gone(refusal: Refusal | None) -> str:
+    """Why what was proposed is proposed no longer."""
+    return refusal.sentence if refusal is not None else "no longer needed: the plan does not ask for it any more"
+
+
+def _fresh(command: Command, plan: Plan) -> Recommendation | None:
+    purpose = command.recommendation.purpose
+    return next((one for one in plan.recommendations if one.purpose == purpose), None)
+
+
+def _to(command: Command, state: CommandState, why: str, now: datetime) -> Next:
+    return Next(command=replace(command, state=state, changed_at=now, reason=why), why=why)
+
+
+def _back(command: Command, why: str, now: datetime) -> Next:
+    return Next(command=withdrawn(command, why, now), why=why)
