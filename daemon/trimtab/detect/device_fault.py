@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from trimtab.detect.case import Case, CaseKind, Context, cases_of
+from trimtab.detect.closing import ENERGY, NODES
 from trimtab.detect.condition import Condition, conditions_of
 from trimtab.detect.corroborate import LinkPeers, Proof, proof_of
 from trimtab.detect.fleet import Fleet, count_text
@@ -23,6 +24,7 @@ from trimtab.model.window import Window
 RULE = "device_fault"
 EVIDENCE_MAX = 12
 _TEXT_MAX = 300
+_AT_FAULT_SECONDS = 60.0
 _SEVERITIES: Mapping[Tier, Severity] = {
     Tier.PAGE: Severity.CRITICAL,
     Tier.CORDON: Severity.WARNING,
@@ -227,6 +229,7 @@ def _told_once(runs: Iterable[Run]) -> list[Run]:
 def _facts(case: Case, action: Action, proof: Proof, fleet: Fleet) -> dict[str, str]:
     node, gpu = case.places[0]
     known = fleet.window.nodes.get(node)
+    nodes = list(dict.fromkeys(place[0] for place in case.places))
     boot = (case.root.first.boot_id if case.root else None) or (known.boot_id if known else "")
     facts = {
         "kind": case.kind.value,
@@ -245,5 +248,16 @@ def _facts(case: Case, action: Action, proof: Proof, fleet: Fleet) -> dict[str, 
         "link": next((str(run.first.link) for run in case.runs if run.first.link is not None), None),
         "gpu_hint": next((hint for run in case.runs if (hint := run.first.details.get("gpu_text"))), None),
         "gpu": gpu or None,
+        ENERGY: _energy(case, fleet),
+        NODES: " ".join(nodes) if len(nodes) > 1 else None,
     }
     return facts | {key: value for key, value in optional.items() if value}
+
+
+def _energy(case: Case, fleet: Fleet) -> str | None:
+    """The energy counter as it stood at the fault; later readings may already be those of a reset GPU."""
+    now = fleet.now(*case.places[0])
+    energy = now.value("energy_joules_total") if now is not None else None
+    if now is None or energy is None or case.last_at is None or len(case.places) > 1:
+        return None
+    return f"{energy:.0f}" if abs((now.at - case.last_at).total_seconds()) <= _AT_FAULT_SECONDS else None

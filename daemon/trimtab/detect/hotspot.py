@@ -10,6 +10,7 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab.detect.closing import SERIES, SERIES_SECONDS
 from trimtab.detect.fleet import Fleet, count_text
 from trimtab.detect.incident import MEMBERS, members_text
 from trimtab.detect.series import SeriesView, keys_at, mean_of
@@ -121,7 +122,13 @@ def _throttle_finding(node: str, keys: Sequence[GpuKey], reason: _Reason, fleet:
         loss_gpus=slowed.loss_gpus,
         is_corroborated=True,
         began_at=fleet.window.at - timedelta(seconds=reason.after_seconds),
-        facts={"reason": reason.label, "gpus": str(len(keys)), MEMBERS: _members(keys)},
+        facts={
+            "reason": reason.label,
+            "gpus": str(len(keys)),
+            SERIES: f"clock_event_active/{reason.label} clock_event_seconds_total/{reason.label}",
+            SERIES_SECONDS: f"{reason.after_seconds:g}",
+            MEMBERS: _members(keys),
+        },
     )
 
 
@@ -262,5 +269,10 @@ def _hot_finding(node: str, found: Sequence[_Hot], fleet: Fleet) -> Finding:
         gpus_hit=len(keys),
         is_corroborated=False,
         began_at=fleet.window.at - timedelta(seconds=_PEER_SECONDS),
-        facts={"reason": "peers", MEMBERS: _members(keys)},
+        facts={
+            "reason": "peers",
+            SERIES: "temperature_celsius",
+            SERIES_SECONDS: f"{_PEER_SECONDS:g}",
+            MEMBERS: _members(keys),
+        },
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from trimtab.detect.closing import NODES, SERIES, SERIES_SECONDS
 from trimtab.detect.fleet import Fleet, count_text
 from trimtab.model.advice import Action, Evidence, Finding, Severity, Subject
 from trimtab.model.reading import GpuState
@@ -43,7 +44,7 @@ class HungJob:
                 by_holder[holder].append(now)
         for holder, ranks in by_holder.items():
             if len(ranks) == _ranks(holder, fleet) and self._has_lasted(ranks, window):
-                yield _finding(holder, ranks, fleet)
+                yield _finding(holder, ranks, fleet, after_seconds=self._after_seconds)
 
     def _has_lasted(self, ranks: Sequence[GpuNow], window: Window) -> bool:
         if not window.series:
@@ -91,7 +92,7 @@ def _ranks(holder: str, fleet: Fleet) -> int:
     return sum(now.reading.holder == holder for now in fleet.window.gpus.values())
 
 
-def _finding(holder: str, ranks: Sequence[GpuNow], fleet: Fleet) -> Finding:
+def _finding(holder: str, ranks: Sequence[GpuNow], fleet: Fleet, *, after_seconds: float) -> Finding:
     workload = fleet.window.snapshot.workload_by_id.get(holder) if fleet.window.snapshot else None
     name = workload.name if workload else holder
     watts = [now.value("power_watts") or 0.0 for now in ranks]
@@ -119,4 +120,9 @@ def _finding(holder: str, ranks: Sequence[GpuNow], fleet: Fleet) -> Finding:
         loss_gpus=float(len(ranks)),
         is_corroborated=True,
         began_at=min(now.at for now in ranks),
+        facts={
+            NODES: " ".join(nodes[:256]),
+            SERIES: "utilization_ratio",
+            SERIES_SECONDS: f"{after_seconds:g}",
+        },
     )  # fmt: skip

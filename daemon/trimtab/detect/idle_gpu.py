@@ -11,6 +11,7 @@ from datetime import timedelta
 
 import numpy as np
 
+from trimtab.detect.closing import NODES, SERIES, SERIES_SECONDS
 from trimtab.detect.fleet import Fleet, count_text
 from trimtab.detect.incident import MEMBERS, members_text
 from trimtab.detect.series import COVER_RATIO, Columns, SeriesView, highest, keys_at, seen_ratio
@@ -130,7 +131,13 @@ def _finding(holder: str, keys: Sequence[GpuKey], fleet: Fleet, seconds: float) 
         loss_gpus=float(len(keys)),
         is_corroborated=all(_has_two_signs(key, fleet) for key in keys),
         began_at=fleet.window.at - timedelta(seconds=seconds),
-        facts={"gpus": str(len(keys)), MEMBERS: members_text([f"{RULE}:{holder}"])},
+        facts={
+            "gpus": str(len(keys)),
+            NODES: " ".join(nodes[:256]),
+            SERIES: " ".join(metric for metric, _ in _ACTIVITY),
+            SERIES_SECONDS: f"{seconds:g}",
+            MEMBERS: members_text([f"{RULE}:{holder}"]),
+        },
     )
 
 

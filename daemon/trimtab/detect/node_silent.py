@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
+from trimtab.detect.closing import NODES
 from trimtab.detect.fleet import Fleet, count_text
 from trimtab.detect.incident import MEMBERS, members_text
 from trimtab.model.advice import Action, Evidence, Finding, Severity, Subject
@@ -127,7 +128,7 @@ def _rack(rack: str, nodes: Sequence[NodeNow], fleet: Fleet) -> Finding:
         loss_gpus=hit.loss_gpus,
         is_corroborated=is_down,
         began_at=_began_at(nodes),
-        facts={"rack": rack, MEMBERS: members_text(f"{RULE}:{node.name}" for node in nodes)},
+        facts={"rack": rack, NODES: _listed(nodes), MEMBERS: members_text(f"{RULE}:{node.name}" for node in nodes)},
     )
 
 
@@ -144,13 +145,18 @@ def _cluster(nodes: Sequence[NodeNow], expected: int, fleet: Fleet) -> Finding:
         evidence=tuple(_last_report(node) for node in nodes[:8]),
         is_corroborated=False,
         began_at=_began_at(nodes),
-        facts={"nodes": str(len(nodes)), MEMBERS: members_text(f"{RULE}:{node.name}" for node in nodes)},
+        facts={NODES: _listed(nodes), MEMBERS: members_text(f"{RULE}:{node.name}" for node in nodes)},
     )
 
 
 def _names(nodes: Sequence[NodeNow]) -> str:
     names = sorted(node.name for node in nodes)
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def _listed(nodes: Sequence[NodeNow]) -> str:
+    """The nodes that must be seen again; of very many the first stand for the rest."""
+    return " ".join(sorted(node.name for node in nodes)[:256])
 
 
 def _began_at(nodes: Sequence[NodeNow]) -> datetime:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from trimtab.detect.closing import SERIES, SERIES_SECONDS
 from trimtab.detect.fleet import Fleet, count_text
 from trimtab.detect.incident import MEMBERS, members_text
 from trimtab.detect.series import SeriesView, mean_of, upper_median
@@ -242,6 +243,8 @@ def _finding(gang: _Gang, node: str, slow: Sequence[_Slow], fleet: Fleet, *, beg
         began_at=began_at,
         facts={
             "signs": "; ".join(worst.signs),
+            SERIES: "sm_clock_hertz",
+            SERIES_SECONDS: f"{(fleet.window.at - began_at).total_seconds():g}",
             "gpus": str(len(keys)),
             MEMBERS: members_text(f"slow:{key.node}/{key.uuid}" for key in keys),
         },
