@@ -438,6 +438,7 @@ static u64 newest_xid(u64 after, char *value) {
 int nvmlEventSetCreate(void **set) {
   char value[256];
   NODE;
+  xid_delivered = 0;
   for (u64 next; (next = newest_xid(xid_delivered, value));) xid_delivered = next; /* no replay of older ones */
   registered = 0;
   *set = &registered;

@@ -98,6 +98,10 @@ class NvmlCollector:
         self._read_events(tick, [answer.value for answer in answers.values() if answer.value is not None])
         return self._settled(listing, tick)
 
+    def close(self) -> None:
+        """Give everything back to the driver, so that it can be reset or unloaded."""
+        self._close()
+
     # --- the driver as a whole
 
     def _listed(self) -> _Listing | str:

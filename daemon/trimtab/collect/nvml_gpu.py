@@ -112,7 +112,7 @@ class GpuSource:
         errors: dict[str, str] = {}
         unsupported: list[Read] = []
         for read in self._reads:
-            if read.every not in cadences or read.keys[0] in sieve.values:
+            if read.every not in cadences or all(key in sieve.values for key in read.keys):
                 continue
             try:
                 for key, value in read.get(handle):

@@ -18,7 +18,7 @@ Value = tuple[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """One call. It is left out where `keys[0]` has a value already, so of several for one key the first counts."""
+    """One call. It is left out where its keys have values already: of several for one key the first counts."""
 
     name: str
     keys: tuple[str, ...]

@@ -1,0 +1,185 @@
+"""The agent: reads this node's GPUs, keeps each report on disk, ships it, shows it. Needs no daemon to run."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+import click
+import msgspec
+
+from trimtab import __version__, logs
+from trimtab.clock import Clock, SystemClock
+from trimtab.collect import catalog
+from trimtab.collect.catalog import Collectors
+from trimtab.collect.collector import Section, merged
+from trimtab.collect.host import host_name
+from trimtab.model.reading import Event, GpuState, Report
+from trimtab.runner import Ran, Tally, run_all
+from trimtab.settings import AgentSettings, load
+
+EVENTS_UNKEPT_MAX = 10_000
+"""Events that wait for a report to be kept; beyond it the oldest are dropped, counted."""
+ONE_REPORT_SECONDS = 0.5
+"""Between the two readings of `--once`: activity is measured between two samples."""
+
+
+class Keeper(Protocol):
+    """Where reports are kept until they are acknowledged."""
+
+    def append(self, report: Report) -> Report:
+        """Keep one report; returns it with its sequence."""
+        ...
+
+
+class Agent:
+    """One node's reports, one a tick."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        *,
+        boot_id: str,
+        collectors: Collectors,
+        keeper: Keeper,
+        clock: Clock,
+        show: Callable[[Report], None] = lambda _report: None,
+    ) -> None:
+        """`show` is given each report that was kept; shipping reads the keeper at its own pace."""
+        self.node = settings.node or host_name()
+        self.tally = Tally()
+        self.bad_samples_total = 0
+        self.events_total: Counter[tuple[str, str]] = Counter()
+        self.events_dropped_total = 0
+        self._settings = settings
+        self._boot_id = boot_id
+        self._collectors = collectors
+        self._keeper = keeper
+        self._clock = clock
+        self._show = show
+        self._unkept: list[Event] = []
+
+    def tick(self) -> str:
+        """One report: collect, keep, show."""
+        report = self._kept(self._report(self._collected()))
+        self._show(report)
+        return _sentence(report)
+
+    def close(self) -> None:
+        """Give back what the collectors hold."""
+        for close in self._collectors.closes:
+            close()
+
+    def _collected(self) -> Section:
+        parts = [(name, collector.collect) for name, collector in self._collectors.by_name]
+        ran = run_all(parts, clock=self._clock, tally=self.tally)
+        section = merged(part.result for part in ran if part.result is not None)
+        self._count(section)
+        return replace(section, errors={**section.errors, **_failures(ran)})
+
+    def _count(self, section: Section) -> None:
+        self.bad_samples_total += sum(section.bad_samples.values())
+        for event in section.events:
+            code = "" if event.code is None else str(event.code)
+            self.events_total[event.kind.value, code] += event.count
+
+    def _report(self, section: Section) -> Report:
+        self._unkept += _named(section)
+        self._drop_oldest()
+        settings = self._settings
+        return Report(
+            cluster=settings.cluster,
+            node=self.node,
+            boot_id=self._boot_id,
+            sequence=0,  # the keeper gives it one
+            sampled_at=self._clock.now(),
+            agent_version=__version__,
+            source=section.source or "nvml",
+            driver=section.driver,
+            gpus=section.gpus,
+            gpus_expected=section.gpus_expected if settings.gpus_expected is None else settings.gpus_expected,
+            events=tuple(self._unkept),
+            errors=section.errors,
+            bad_samples=section.bad_samples,
+            node_values=section.node_values,
+        )
+
+    def _kept(self, report: Report) -> Report:
+        """Only once a report is kept do the collectors forget what they gave."""
+        kept = self._keeper.append(report)
+        self._unkept.clear()
+        for commit in self._collectors.commits:
+            commit()
+        return kept
+
+    def _drop_oldest(self) -> None:
+        surplus = len(self._unkept) - EVENTS_UNKEPT_MAX
+        if surplus > 0:
+            self.events_dropped_total += surplus
+            del self._unkept[:surplus]
+
+
+def _failures(ran: list[Ran[Section]]) -> dict[str, str]:
+    return {part.name: part.error for part in ran if part.error is not None}
+
+
+def _named(section: Section) -> list[Event]:
+    """The events with the GPU's UUID filled in where the source gave only its slot."""
+    uuid_of = {gpu.info.pci: gpu.uuid for gpu in section.gpus if gpu.info.pci is not None}
+    return [
+        replace(event, gpu=uuid_of.get(event.pci)) if event.gpu is None and event.pci is not None else event
+        for event in section.events
+    ]
+
+
+def _sentence(report: Report) -> str:
+    states = [gpu.state for gpu in report.gpus]
+    parts = [f"{states.count(GpuState.OK)} GPUs read"]
+    parts += [f"{count} {state}" for state in (GpuState.LOST, GpuState.UNREADABLE) if (count := states.count(state))]
+    if report.events:
+        parts.append(f"{len(report.events)} events")
+    if "nvml" in report.errors:
+        parts.append(report.errors["nvml"])
+    return ", ".join(parts)
+
+
+class _InMemory:
+    """Keeps nothing: for one report to look at."""
+
+    def append(self, report: Report) -> Report:
+        """The report, as the first of its kind."""
+        return replace(report, sequence=1)
+
+
+def one_report(settings: AgentSettings, *, clock: Clock) -> Report:
+    """One report of this node as it stands; nothing is written to disk."""
+    shown: list[Report] = []
+    boot_id = catalog.boot_id()
+    collectors = catalog.collectors(settings, clock=clock, boot_id=boot_id, state_directory=None)
+    agent = Agent(settings, boot_id=boot_id, collectors=collectors, keeper=_InMemory(), clock=clock, show=shown.append)
+    agent.tick()
+    threading.Event().wait(ONE_REPORT_SECONDS)
+    agent.tick()
+    agent.close()
+    return shown[-1]
+
+
+def command(settings_file: str | None, *, is_once: bool, is_printing: bool) -> None:
+    """What `trimtab agent` does. Raises SettingsError."""
+    logs.setup()
+    settings = AgentSettings() if settings_file is None else load(Path(settings_file), AgentSettings)
+    show = _print if is_printing else lambda _report: None
+    if is_once:
+        show(one_report(settings, clock=SystemClock()))
+        return
+    from trimtab.agent_process import AgentProcess  # noqa: PLC0415 - `--once` needs neither spool nor listeners
+
+    AgentProcess(settings, clock=SystemClock(), show=show).run()
+
+
+def _print(report: Report) -> None:
+    click.echo(msgspec.json.encode(report).decode())

@@ -1,0 +1,53 @@
+"""The one door to systemd: readiness, watchdog, and waiting for the signal to end. Harmless outside systemd."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType
+
+
+class Service:
+    """This process as systemd sees it; without NOTIFY_SOCKET it only waits for signals."""
+
+    def __init__(self) -> None:
+        """Nothing is told to systemd yet."""
+        self._is_notified = "NOTIFY_SOCKET" in os.environ
+        self._stop = threading.Event()
+
+    def catch_signals(self) -> None:
+        """SIGTERM and SIGINT end `wait`. Call it on the main thread."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def ready(self) -> None:
+        """Everything is up: units that come after this one may start."""
+        self._notify("READY", 1)
+
+    def alive(self, sentence: str) -> None:
+        """A real beat was done: feed the watchdog and show the sentence in `systemctl status`."""
+        self._notify("WATCHDOG", 1)
+        self._notify("STATUS", sentence)
+
+    def stopping(self) -> None:
+        """The end has begun."""
+        self._notify("STOPPING", 1)
+
+    def stop(self) -> None:
+        """End `wait`."""
+        self._stop.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until it is time to end; true when it is."""
+        return self._stop.wait(seconds)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._stop.set()
+
+    def _notify(self, name: str, value: str | int) -> None:
+        if not self._is_notified:
+            return
+        from cysystemd.daemon import Notification, notify  # noqa: PLC0415 - 6 MB that only systemd's services need
+
+        notify(Notification[name], value)

@@ -1,0 +1,397 @@
+"""The NVML collector through the real binding, on a stand-in driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.fakes.clock import FakeClock
+from tests.standin.driver import Driver
+
+from trimtab.collect.collector import Section
+from trimtab.collect.nvml import NvmlCollector
+from trimtab.collect.nvml_inventory import Inventory
+from trimtab.model.metric import BY_NAME, split_key
+from trimtab.model.reading import Event, EventKind, EventSource, GpuReading, GpuState
+
+UUID_3 = "GPU-00000000-0000-4000-8000-000000000003"
+PCI_3 = "0000:13:00.0"
+
+
+class Node:
+    """One node's collector; a restart of the agent keeps its disk."""
+
+    def __init__(self, disk: Path | None = None, *, boot_id: str = "boot-a") -> None:
+        self.clock = FakeClock()
+        self.collector = NvmlCollector(
+            clock=self.clock,
+            inventory=Inventory(path=None if disk is None else disk / "gpus.json", boot_id=boot_id),
+            pid_name={4242: "python", 4243: "python"}.get,
+        )
+
+    def tick(self, seconds: float = 10.0) -> Section:
+        self.clock.advance(seconds)
+        return self.collector.collect()
+
+
+def states(section: Section) -> list[GpuState]:
+    return [gpu.state for gpu in sorted(section.gpus, key=lambda gpu: gpu.info.pci or "")]
+
+
+def gpu(section: Section, index: int) -> GpuReading:
+    return next(found for found in section.gpus if found.uuid.endswith(f"{index:012d}"))
+
+
+def kinds(section: Section) -> list[EventKind]:
+    return [event.kind for event in section.events]
+
+
+def test_a_healthy_node_gives_every_gpu_in_our_units(driver: Driver) -> None:
+    node = Node()
+    node.tick()
+    section = node.tick()
+    reading = gpu(section, 3)
+    assert (section.driver, section.gpus_expected, len(section.gpus)) == ("570.86.15", 8, 8)
+    assert (section.errors, section.bad_samples, section.events) == ({}, {}, ())
+    assert (reading.info.pci, reading.info.serial, reading.info.index) == (PCI_3, "1652000000003", 3)
+    assert {key: reading.values[key] for key in EXPECTED} == EXPECTED
+
+
+EXPECTED = {
+    "up": 1.0,
+    "utilization_ratio": 0.97,
+    "memory_controller_utilization_ratio": 0.41,
+    "sm_active_ratio": 0.825,
+    "memory_total_bytes": 85520809984.0,
+    "memory_used_bytes": 70e9,
+    "temperature_celsius": 61.0,
+    "memory_temperature_celsius": 71.0,
+    "temperature_margin_celsius": 26.0,
+    "temperature_slowdown_celsius": 87.0,
+    "power_watts": 412.0,
+    "power_limit_watts": 700.0,
+    "energy_joules_total": 81234567.89,
+    "sm_clock_hertz": 1.755e9,
+    "pcie_link_generation": 5.0,
+    "pcie_link_width_lanes": 16.0,
+    "pcie_transmit_bytes_total": 7e6,
+    "pcie_receive_bytes_total": 8e6,
+    "nvlink_links": 18.0,
+    "nvlink_up/17": 1.0,
+    "nvlink_transmit_bytes_total/2": 1002 * 1024.0,
+    "nvlink_receive_bytes_total/2": 2002 * 1024.0,
+    "ecc_errors_total/uncorrected": 0.0,
+    "row_remap_pending": 0.0,
+    "recovery_action": 0.0,
+    "fabric_state": 3.0,
+    "remap_banks/max": 2560.0,
+    "mig_mode": 0.0,
+}
+
+
+def test_every_key_is_of_the_catalogue_and_of_its_labels(driver: Driver) -> None:
+    node = Node()
+    node.tick()
+    for key in gpu(node.tick(), 0).values:
+        name, label = split_key(key)
+        metric = BY_NAME[name]
+        assert (label is None) == (metric.label is None), key
+        assert not metric.label_values or label in metric.label_values, key
+
+
+def test_one_lost_gpu_costs_the_other_seven_nothing(driver: Driver) -> None:
+    node = Node()
+    node.tick()
+    driver["3.lost"] = 1
+    section = node.tick()
+    lost = gpu(section, 3)
+    assert states(section) == [GpuState.OK] * 3 + [GpuState.LOST] + [GpuState.OK] * 4
+    assert (lost.info.pci, lost.info.index, lost.values) == (PCI_3, 3, {"up": 0.0})
+    assert [(event.kind, event.gpu, event.pci) for event in section.events] == [(EventKind.GPU_LOST, UUID_3, PCI_3)]
+    assert "GPU is lost" in section.errors["gpu 3"]
+    assert section.gpus_expected == 8
+
+
+def test_a_lost_gpu_is_news_once_and_so_is_its_return(driver: Driver) -> None:
+    node = Node()
+    node.tick()
+    driver["3.lost"] = 1
+    assert [kinds(node.tick()), kinds(node.tick())] == [[EventKind.GPU_LOST], []]
+    del driver["3.lost"]
+    returned = node.tick()
+    assert (kinds(returned), states(returned)) == ([EventKind.GPU_RETURNED], [GpuState.OK] * 8)
+    assert kinds(node.tick()) == []
+
+
+def test_a_gpu_missing_after_a_restart_of_the_agent_is_lost(driver: Driver, tmp_path: Path) -> None:
+    Node(tmp_path).tick()
+    driver["order"] = "0,1,2,4,5,6,7"  # the driver started without it: the indexes move
+    section = Node(tmp_path).tick()
+    assert gpu(section, 3).state is GpuState.LOST
+    assert (gpu(section, 4).info.index, len(section.gpus), section.gpus_expected) == (3, 8, 8)
+    assert kinds(section) == [EventKind.GPU_LOST]
+    assert kinds(Node(tmp_path).tick()) == []
+
+
+def test_a_gpu_without_a_handle_after_a_restart_is_lost(driver: Driver, tmp_path: Path) -> None:
+    Node(tmp_path).tick()
+    driver["3.return.nvmlDeviceGetHandleByIndex_v2"] = 999
+    section = Node(tmp_path).tick()
+    assert gpu(section, 3).state is GpuState.LOST
+    assert "nvmlDeviceGetHandleByIndex" in section.errors["gpu 3"]
+
+
+def test_a_new_boot_counts_its_gpus_anew(driver: Driver, tmp_path: Path) -> None:
+    Node(tmp_path).tick()
+    driver["order"] = "0,1,2,4,5,6,7"
+    section = Node(tmp_path, boot_id="boot-b").tick()
+    assert (len(section.gpus), section.gpus_expected, section.events) == (7, 7, ())
+
+
+def test_a_failing_call_costs_its_own_value_alone(driver: Driver) -> None:
+    node = Node()
+    whole = gpu(node.tick(), 2).values
+    driver["2.return.nvmlDeviceGetUtilizationRates"] = 999
+    section = node.tick()
+    assert set(whole) - set(gpu(section, 2).values) == {"utilization_ratio", "memory_controller_utilization_ratio"}
+    assert "Unknown Error" in section.errors["gpu 2 utilization_ratio"]
+    assert "utilization_ratio" in gpu(section, 1).values
+
+
+def test_a_failing_field_costs_its_own_value_alone(driver: Driver) -> None:
+    node = Node()
+    whole = gpu(node.tick(), 2).values
+    driver["2.field.83"] = "!999"
+    section = node.tick()
+    # Its fallback is a call of its own, so even the value is there; field 230 has none.
+    assert gpu(section, 2).values["energy_joules_total"] == whole["energy_joules_total"]
+    driver["2.field.230"] = "!999"
+    section = node.tick()
+    assert set(whole) - set(gpu(section, 2).values) == {"recovery_action"}
+    assert "field 230" in section.errors["gpu 2 recovery_action"]
+
+
+def test_a_field_that_the_driver_chokes_on_costs_the_others_nothing(driver: Driver) -> None:
+    driver["2.poison_field"] = 145
+    section = Node().tick()
+    assert "row_remap_failed" in gpu(section, 2).values  # from its fallback call
+    assert gpu(section, 2).values["power_watts"] == 412.0
+    assert "field 145" in section.errors["gpu 2 row_remap_failed"]
+
+
+def test_what_a_gpu_does_not_support_is_no_error_and_is_asked_for_again_after_an_hour(driver: Driver) -> None:
+    driver["5.return.nvmlDeviceGetFanSpeed"] = 3
+    driver["5.field.230"] = "!3"
+    node = Node()
+    section = node.tick()
+    assert section.errors == {}
+    assert not {"fan_speed_ratio", "recovery_action"} & set(gpu(section, 5).values)
+    del driver["5.return.nvmlDeviceGetFanSpeed"], driver["5.field.230"]
+    assert "recovery_action" not in gpu(node.tick(100.0), 5).values
+    assert {"fan_speed_ratio", "recovery_action"} <= set(gpu(node.tick(3600.0), 5).values)
+
+
+def test_what_cannot_be_true_is_dropped_and_counted(driver: Driver) -> None:
+    driver["1.utilization"] = 4294967295
+    driver["1.field.82"] = 2147483647
+    driver["1.field.83"] = "18446744073709551615"
+    driver["1.gpm.2"] = "nan"
+    driver["1.gpm.3"] = "inf"
+    driver["1.gpm.5"] = 250
+    node = Node()
+    node.tick()
+    section = node.tick()
+    gone = {"utilization_ratio", "memory_temperature_celsius", "sm_active_ratio", "sm_occupancy_ratio"}
+    assert not (gone | {"tensor_active_ratio"}) & set(gpu(section, 1).values)
+    assert section.bad_samples == dict.fromkeys((*gone, "tensor_active_ratio", "energy_joules_total"), 1)
+    assert gpu(section, 1).values["energy_joules_total"] == 81234567.89  # the call has it
+
+
+def test_values_of_all_types_of_a_field_are_read(driver: Driver) -> None:
+    driver["0.field.186"] = "d:412500.5"
+    driver["0.field.82"] = "i:-3"
+    section = Node().tick()
+    assert gpu(section, 0).values["power_instant_watts"] == 412.5005
+    assert section.bad_samples == {"memory_temperature_celsius": 1}  # read as -3, which is below the metric's range
+
+
+def test_a_memory_temperature_of_zero_is_not_measured(driver: Driver) -> None:
+    driver["0.memory_temperature"] = 0
+    assert "memory_temperature_celsius" not in gpu(Node().tick(), 0).values
+
+
+def test_a_gpu_that_answers_nothing_is_unreadable(driver: Driver) -> None:
+    node = Node()
+    node.tick()
+    driver["6.return.nvmlDeviceGetUUID"] = 16
+    section = node.tick()
+    assert (gpu(section, 6).state, gpu(section, 6).values) == (GpuState.UNREADABLE, {"up": 0.0})
+    assert "GPU requires restart" in section.errors["gpu 6"]
+    assert kinds(section) == []
+
+
+def test_an_old_driver_gives_what_it_has(old_driver: Driver) -> None:
+    section = Node().tick()
+    values = gpu(section, 3).values
+    assert (states(section), section.errors) == ([GpuState.OK] * 8, {})
+    assert values["temperature_celsius"] == 61.0
+    assert values["power_watts"] == 412.0
+    assert values["clock_event_active/idle"] == 0.0
+    assert values["memory_used_bytes"] == 70.6e9  # version 1 counts what is reserved as used
+    assert not {"sm_active_ratio", "recovery_action", "fabric_state", "temperature_margin_celsius"} & set(values)
+
+
+@pytest.mark.parametrize("links", [0, 4, 12])
+def test_links_are_counted_and_not_assumed(driver: Driver, links: int) -> None:
+    driver["all.links"] = links
+    section = Node().tick()
+    found = [key for key in gpu(section, 0).values if key.startswith("nvlink_up/")]
+    assert (len(found), section.errors) == (links, {})
+
+
+def test_links_are_counted_one_by_one_where_the_driver_has_no_count(driver: Driver) -> None:
+    driver["all.field.91"] = "!3"
+    driver["all.field.165"] = "!3"
+    values = gpu(Node().tick(), 0).values
+    assert values["nvlink_links"] == 18.0
+    assert values["nvlink_up/17"] == 1.0
+
+
+def test_a_link_that_is_down_keeps_its_fields_for_when_it_is_up(driver: Driver) -> None:
+    node = Node()
+    driver["0.field.163.5"] = "!3"
+    assert "nvlink_crc_errors_total/5" not in gpu(node.tick(), 0).values
+    del driver["0.field.163.5"]
+    assert gpu(node.tick(), 0).values["nvlink_crc_errors_total/5"] == 0.0
+
+
+def test_errors_summed_over_links_need_every_link(driver: Driver) -> None:
+    driver["all.links"] = 4
+    driver["all.field.206"] = 3
+    key = "nvlink_receive_errors_by_kind_total/malformed"
+    assert gpu(Node().tick(), 0).values[key] == 12.0
+    driver["all.field.206.2"] = "!999"
+    assert key not in gpu(Node().tick(), 0).values
+
+
+def test_clock_events_become_one_value_a_reason(driver: Driver) -> None:
+    driver["0.clock_events"] = 0x40 | 0x4
+    driver["0.field.270"] = 90_000_000_000
+    values = gpu(Node().tick(), 0).values
+    active = {key for key, value in values.items() if key.startswith("clock_event_active/") and value}
+    assert active == {"clock_event_active/hw_thermal", "clock_event_active/sw_power_cap"}
+    assert values["clock_event_seconds_total/hw_thermal"] == 90.0
+
+
+def test_rows_and_errors_go_to_their_own_kind(driver: Driver) -> None:
+    driver["0.field.142"], driver["0.field.143"] = 7, 2
+    driver["0.field.3"], driver["0.field.4"], driver["0.field.5"], driver["0.field.6"] = 11, 1, 900, 3
+    values = gpu(Node().tick(), 0).values
+    assert (values["remapped_rows/correctable"], values["remapped_rows/uncorrectable"]) == (7.0, 2.0)
+    assert (values["ecc_errors_total/corrected"], values["ecc_errors_total/uncorrected"]) == (11.0, 1.0)
+    assert (values["ecc_errors_aggregate/corrected"], values["ecc_errors_aggregate/uncorrected"]) == (900.0, 3.0)
+
+
+def test_a_completed_fabric_with_a_bad_status_has_failed(driver: Driver) -> None:
+    driver["0.fabric_status"] = 999
+    assert gpu(Node().tick(), 0).values["fabric_state"] == 4.0
+
+
+def test_an_xid_event_is_read_once_with_its_gpu_and_instance(driver: Driver) -> None:
+    driver["xid.1"] = "3 79"  # before we listen: NVML does not replay it
+    node = Node()
+    assert node.tick().events == ()
+    driver["xid.2"] = "3 94 2 0"
+    driver["xid.3"] = "5 31"
+    found = node.tick().events
+    assert [(event.code, event.gpu, event.gi) for event in found] == [
+        (94, UUID_3, 2),
+        (31, UUID_3.replace("3", "5"), None),
+    ]
+    assert found[0] == Event(
+        kind=EventKind.XID,
+        source=EventSource.NVML,
+        at=node.clock.now(),
+        code=94,
+        gpu=UUID_3,
+        pci=PCI_3,
+        gi=2,
+        details={"ci": "0"},
+        text=f"NVML event: XID 94 on GPU 3 ({PCI_3})",
+    )
+    assert node.tick().events == ()
+
+
+def test_an_xid_of_a_gpu_that_is_lost_by_now_still_names_it(driver: Driver) -> None:
+    node = Node()
+    node.tick()
+    driver["3.lost"] = 1
+    driver["xid.1"] = "3 79"
+    assert [(event.kind, event.gpu) for event in node.tick().events] == [
+        (EventKind.XID, UUID_3),
+        (EventKind.GPU_LOST, UUID_3),
+    ]
+
+
+def test_a_new_uuid_in_a_slot_is_a_swapped_part(driver: Driver, tmp_path: Path) -> None:
+    Node(tmp_path).tick()
+    driver["3.uuid"] = "GPU-99999999-0000-4000-8000-000000000099"
+    section = Node(tmp_path, boot_id="boot-b").tick()
+    event = section.events[0]
+    assert (len(section.events), event.kind, event.pci) == (1, EventKind.UUID_CHANGED, PCI_3)
+    assert event.details == {"from": UUID_3, "to": "GPU-99999999-0000-4000-8000-000000000099"}
+    assert UUID_3 not in [found.uuid for found in section.gpus]
+
+
+def test_a_damaged_inventory_starts_anew(driver: Driver, tmp_path: Path) -> None:
+    (tmp_path / "gpus.json").write_text("{")
+    assert states(Node(tmp_path).tick()) == [GpuState.OK] * 8
+
+
+def test_processes_that_exist_are_listed_each_minute(driver: Driver) -> None:
+    driver["0.processes"] = "4242:1073741824,999999:5"
+    node = Node()
+    first = gpu(node.tick(), 0)
+    assert [(found.pid, found.name, found.memory_used_bytes) for found in first.processes or ()] == [
+        (4242, "python", 1073741824)
+    ]
+    assert first.values["compute_processes"] == 1.0
+    driver["0.processes"] = "4242:1,4243:2"
+    assert len(gpu(node.tick(), 0).processes or ()) == 1
+    assert len(gpu(node.tick(60.0), 0).processes or ()) == 2
+
+
+def test_a_list_of_pids_that_do_not_exist_blames_nobody(driver: Driver) -> None:
+    driver["0.processes"] = "999998:5,999999:5"
+    section = Node().tick()
+    assert gpu(section, 0).processes is None
+    assert "pid namespace" in section.errors["gpu 0 processes"]
+    assert gpu(section, 1).processes == ()
+
+
+def test_a_split_gpu_gives_its_instances_and_no_utilisation(driver: Driver) -> None:
+    driver["2.mig"] = 1
+    driver["2.instances"] = "1:0:3g.40gb:42949672960,5:0:1g.10gb:10737418240"
+    node = Node()
+    node.tick()
+    section = node.tick()
+    reading = gpu(section, 2)
+    assert section.errors == {}
+    assert (reading.info.is_mig, reading.state, reading.values["mig_mode"]) == (True, GpuState.OK, 1.0)
+    assert not [key for key in reading.values if key.startswith(("utilization", "nvlink", "sm_active", "remapped"))]
+    assert reading.values["power_watts"] == 412.0
+    assert [(found.gi, found.ci, found.profile) for found in reading.instances] == [
+        (1, 0, "3g.40gb"),
+        (5, 0, "1g.10gb"),
+    ]
+    assert reading.instances[1].values["memory_total_bytes"] == 10737418240.0
+    assert reading.instances[1].values["sm_active_ratio"] == 0.825
+
+
+def test_a_gpu_that_is_split_while_we_watch_is_learnt_anew(driver: Driver) -> None:
+    node = Node()
+    node.tick()
+    driver["2.mig"] = 1
+    assert "utilization_ratio" not in gpu(node.tick(), 2).values
+    del driver["2.mig"]
+    assert "utilization_ratio" in gpu(node.tick(), 2).values
