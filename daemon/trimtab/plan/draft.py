@@ -15,7 +15,7 @@ from trimtab.plan.rules import Rule, command_at_work, first_refusal
 from trimtab.settings import PlanSettings
 
 NODE_IN_DOUBT_RULES = ("node_silent", "hotspot", "straggler")
-"""Findings that keep new work off their node whatever their action; of the others, those that take it out."""
+"""Findings that keep new work off their node whatever their action; others do so by their action, sure or not."""
 
 
 class Draft:
@@ -111,11 +111,14 @@ class Draft:
 
 
 def nodes_out(findings: Sequence[OpenFinding]) -> frozenset[str]:
-    """Nodes that findings take out of service, now or once they are empty."""
+    """Nodes that findings take out of service, now or once they are empty, beyond doubt."""
     return frozenset(
         one.finding.subject.node
         for one in findings
-        if one.finding.subject.node and one.finding.action.rank >= Action.RESET_AFTER_DRAIN.rank
+        if one.finding.subject.node
+        and one.finding.action.rank >= Action.RESET_AFTER_DRAIN.rank
+        and one.finding.is_corroborated
+        and not one.finding.is_history_only
     )
 
 
@@ -124,7 +127,8 @@ def nodes_in_doubt(findings: Sequence[OpenFinding]) -> frozenset[str]:
     return frozenset(
         one.finding.subject.node
         for one in findings
-        if one.finding.subject.node and one.finding.rule in NODE_IN_DOUBT_RULES
+        if one.finding.subject.node
+        and (one.finding.rule in NODE_IN_DOUBT_RULES or one.finding.action.rank >= Action.RESET_AFTER_DRAIN.rank)
     )
 
 

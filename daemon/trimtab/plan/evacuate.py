@@ -183,8 +183,8 @@ def seat_off_node(
         largest = f"the most free together are {free} on {best}" if free else "nothing is free"
         draft.refuse_because(
             "no_room",
-            f"Not moved: {workload.name} needs {count_text(len(pods), 'seat')} of {count_text(needed, 'GPU')} elsewhere; "
-            f"{largest}{spares_text(room, wanted)}.",
+            f"Not moved: {workload.name} needs {count_text(len(pods), 'seat')} of {count_text(needed, 'GPU')} "
+            f"elsewhere; {largest}{spares_text(room, wanted)}.",
             purpose=purpose,
             workload=workload.id,
         )
