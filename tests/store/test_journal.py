@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -134,12 +135,24 @@ def test_the_tail_begins_where_it_is_asked_to_and_spans_pages(database: Database
     assert sequences_in(database, START + timedelta(days=1)) == []
 
 
-def test_a_damaged_row_costs_itself_alone(database: Database) -> None:
+def flipped(body: bytes) -> bytes:
+    return body[:-9] + bytes([body[-9] ^ 0xFF]) + body[-8:]
+
+
+def truncated(body: bytes) -> bytes:
+    return body[: len(body) // 2]
+
+
+def emptied(body: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize("damage", [flipped, truncated, emptied], ids=lambda damage: damage.__name__)
+def test_a_damaged_row_costs_itself_alone(database: Database, damage: Callable[[bytes], bytes]) -> None:
     Journal(database).append(deliveries(1, 2, 3))
     with database.write() as connection:
         body = connection.execute(sa.select(journal.c.body).where(journal.c.sequence == 2)).scalar_one()
-        broken = body[:-9] + bytes([body[-9] ^ 0xFF]) + body[-8:]
-        connection.execute(sa.update(journal).where(journal.c.sequence == 2).values(body=broken))
+        connection.execute(sa.update(journal).where(journal.c.sequence == 2).values(body=damage(body)))
     assert sequences_in(database) == [1, 3]
 
 

@@ -38,6 +38,11 @@ class FindingChanges(Protocol):
         """Findings that ended."""
         ...
 
+    @property
+    def touched(self) -> Sequence[OpenFinding]:
+        """Findings to be kept as they are now, without a line of their change."""
+        ...
+
 
 class FindingFacts(Facts):
     """The findings of one cluster."""
@@ -55,7 +60,8 @@ class FindingFacts(Facts):
     def record_findings(self, changes: FindingChanges) -> None:
         """Keep what a judgement changed, in one transaction; the same changes again alter nothing."""
         told = (("opened", changes.opened), ("changed", changes.changed), ("closed", changes.closed))
-        rows = [_finding_row(self.cluster, finding) for _, group in told for finding in group]
+        kept = (*changes.opened, *changes.changed, *changes.closed, *changes.touched)
+        rows = [_finding_row(self.cluster, finding) for finding in kept]
         if not rows:
             return
         lines = [_change_row(self.cluster, change, finding, changes.at) for change, group in told for finding in group]
@@ -65,7 +71,8 @@ class FindingFacts(Facts):
             connection.execute(
                 upsert.on_conflict_do_update(index_elements=[findings.c.cluster, findings.c.id], set_=updated), rows
             )
-            connection.execute(self._database.insert(finding_changes).on_conflict_do_nothing(), lines)
+            if lines:
+                connection.execute(self._database.insert(finding_changes).on_conflict_do_nothing(), lines)
 
     def finding(self, finding_id: int) -> OpenFinding | None:
         """One finding by id, or None."""

@@ -79,6 +79,8 @@ class Unpacker(Generic[T]):
         try:
             decompressor = zstd.ZstdDecompressor(zstd_dict=self._dictionaries[dictionary_id])
             packed = decompressor.decompress(body, _BODY_BYTES_MAX)
+            if not decompressor.eof:
+                raise StoreError("a journal row cannot be unpacked: it ends too early")
             return self._decoder.decode(packed)
         except (zstd.ZstdError, EOFError, KeyError, msgspec.DecodeError) as error:
             raise StoreError(f"a journal row cannot be unpacked: {error}") from error

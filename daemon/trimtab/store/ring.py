@@ -79,6 +79,7 @@ class Ring:
         interval_seconds: float,
         metrics: tuple[str, ...] = RING_METRICS,
         retire_after_seconds: float = 3600.0,
+        events_max: int = EVENTS_MAX,
     ) -> None:
         """Hold `span_seconds` in slots of `interval_seconds`; a GPU that its node no longer names for
         `retire_after_seconds`, and a node that the cluster let go for as long, are forgotten.
@@ -89,6 +90,7 @@ class Ring:
         self.events_dropped_total = 0
         self.gpus_dropped_total = 0
         self._grid = Grid(metrics=metrics, slots=slots, interval_seconds=interval_seconds)
+        self._events_max = events_max
         self._retire_after = timedelta(seconds=retire_after_seconds)
         self._lock = threading.Lock()
         self._nodes: dict[str, _NodeState] = {}
@@ -166,6 +168,11 @@ class Ring:
         """GPUs that have a last reading."""
         return len(self._gpus)
 
+    @property
+    def events_count(self) -> int:
+        """Events that are held."""
+        return len(self._events)
+
     def _slot(self, delivery: Delivery) -> int:
         grid = self._grid
         latest = grid.slot_of(unix_seconds(delivery.received_at) + SKEW_SECONDS)
@@ -231,7 +238,7 @@ class Ring:
             key = _event_key(delivery.report.node, event)
             if key in self._events:
                 continue
-            if len(self._events) >= EVENTS_MAX:
+            if len(self._events) >= self._events_max:
                 self._events.pop(next(iter(self._events)))
                 self.events_dropped_total += 1
             self._events[key] = NodeEvent(

@@ -21,8 +21,8 @@ from trimtab.store.tables import journal
 log = structlog.get_logger()
 
 POINTS_MAX = 600
-ROWS_MAX = 20_000
-"""Two days at one report in 10 s; of more, every second, third … report is read."""
+ROWS_MAX = 9_000
+"""A day at one report in 10 s, half a second of CPU; of more, every second, third … report is read."""
 GAP_INTERVALS = 3.0
 """Reports this many usual intervals apart have a hole between them, drawn as a hole."""
 
@@ -47,7 +47,7 @@ class _Gpu(msgspec.Struct):
 
 
 class _Part(msgspec.Struct):
-    """The part of a report that charts need: a third of the time that a whole one takes to decode."""
+    """The part of a report that charts need: quicker to decode than the whole."""
 
     gpus: tuple[_Gpu, ...] = ()
 
