@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.fakes.clock import START
 
+from trimtab.model.advice import Action, Evidence, Finding, OpenFinding, Severity, Subject
 from trimtab.model.cluster import (
     Checkpoint,
     ClusterSnapshot,
@@ -191,3 +192,23 @@ def a_window(
         series=series or {},
         snapshot=snapshot,
     )
+
+
+def a_finding(*, id: int = 1, node: str | None = "gpu-00", gpu: int | None = 3, **changes: Any) -> OpenFinding:
+    """An open device fault that takes its node out; `changes` are fields of the finding."""
+    finding = Finding(
+        **{
+            "rule": "device_fault",
+            "incident": f"device_fault:{node}:{gpu}",
+            "subject": Subject(
+                cluster=CLUSTER, node=node, gpu=None if node is None or gpu is None else gpu_uuid(node, gpu)
+            ),
+            "action": Action.CORDON_REBOOT,
+            "severity": Severity.CRITICAL,
+            "sentence": f"{node} GPU {gpu} fell off the bus (XID 79).",
+            "evidence": (Evidence(source="kernel", text="Xid 79"),),
+            "is_corroborated": True,
+            **changes,
+        }
+    )
+    return OpenFinding(id=id, finding=finding, opened_at=START, changed_at=START, last_seen_at=START)

@@ -162,8 +162,8 @@ def _standing_seats(standing: Recommendation | None, workload: str) -> frozenset
 
 
 def _why_none(draft: Draft, waiting: Workload, options: int) -> str:
-    free = sum(draft.room.free.values())
-    best, largest = draft.room.largest_free
+    free = sum(draft.room.free_without_spares().values())
+    best, largest = draft.room.largest_free(with_spares=False)
     head = f"Not moved: {waiting.name} needs {waiting.pods} × {waiting.gpus_per_pod} GPUs; {free} are free"
     head += f", never more than {largest} together ({best})." if largest else "."
     spares = sorted(draft.room.spares)
@@ -245,8 +245,8 @@ def _sentence(waiting: Workload, found: Found) -> str:
 
 def _reason(draft: Draft, waiting: Workload, found: Found) -> str:
     waited = f"{waiting.name} waits for {waiting.pods} × {waiting.gpus_per_pod} GPUs"
-    free = sum(draft.room.free.values())
-    _, largest = draft.room.largest_free
+    free = sum(draft.room.free_without_spares().values())
+    _, largest = draft.room.largest_free(with_spares=False)
     have = (
         f"{free} are free, never more than {largest} together" if largest < waiting.gpus_per_pod else f"{free} are free"
     )

@@ -179,7 +179,7 @@ def seat_off_node(
     seats = find_seats(pods, room, wanted)
     if seats is None:
         needed = max(gpus for _, gpus in pods)
-        best, free = room.largest_free
+        best, free = room.largest_free(with_spares=True)
         largest = f"the most free together are {free} on {best}" if free else "nothing is free"
         draft.refuse_because(
             "no_room",
@@ -240,7 +240,7 @@ def seats_text(draft: Draft, move: Move) -> str:
     nodes = draft.snapshot.node_by_name
     if new and all(nodes[name].is_spare for name in new):
         return f"with {'spare' if len(new) == 1 else 'spares'} {list_text(new)}"
-    return f"to {list_text(new)}" if new else "on its other nodes"
+    return f"to {list_text(new)}" if new else "to its other nodes"
 
 
 def against(

@@ -45,10 +45,14 @@ class Room:
         whole = sum(1 for node in self.free if self.is_whole(node))
         return max(whole - self.spares_kept, 0)
 
-    @property
-    def largest_free(self) -> tuple[str, int]:
+    def free_without_spares(self) -> dict[str, int]:
+        """Node -> free GPUs, spare nodes left out."""
+        return {node: gpus for node, gpus in self.free.items() if node not in self.spares}
+
+    def largest_free(self, *, with_spares: bool) -> tuple[str, int]:
         """The node with most free GPUs and how many; ("", 0) where nothing is free."""
-        found = sorted(self.free.items(), key=lambda item: (-item[1], item[0]))
+        free = self.free if with_spares else self.free_without_spares()
+        found = sorted(free.items(), key=lambda item: (-item[1], item[0]))
         return found[0] if found and found[0][1] else ("", 0)
 
 
