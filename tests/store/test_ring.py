@@ -99,6 +99,14 @@ def test_a_window_shows_its_span_and_nothing_after_its_moment() -> None:
     assert list(np.diff(window.series["power_watts"].at_seconds)) == [STEP, STEP]
 
 
+def test_a_window_says_where_its_series_begin() -> None:
+    ring = a_ring(span_seconds=900)
+    ring.add([said(1000), said(1010)])  # just started: 20 s are known of the 900 asked for
+    assert len(window_of(ring, 1010, span_seconds=900).series["power_watts"].at_seconds) == 2
+    ring.add([said(900, received=1010, replay=True)])
+    assert len(window_of(ring, 1010, span_seconds=900).series["power_watts"].at_seconds) == 12
+
+
 def test_the_ring_turns_round_and_forgets_what_is_past() -> None:
     ring = a_ring(span_seconds=60)
     for seconds in range(0, 3000, 10):
@@ -191,7 +199,7 @@ def test_gpus_get_columns_as_they_appear() -> None:
         ring.add([said(0, 1.0, node=f"gpu-{number:03d}", gpus=(0, 1, 2))])
     window = window_of(ring, 5)
     series = window.series["power_watts"]
-    assert (ring.nodes_count, ring.gpus_count, series.values.shape) == (100, 300, (12, 300))
+    assert (ring.nodes_count, ring.gpus_count, series.values.shape) == (100, 300, (1, 300))
     assert points(series, key("gpu-099", 2)) == {0.0: 3.0}
 
 

@@ -23,6 +23,7 @@ class Grid:
         self.head: int | None = None
         """The newest slot."""
         self._slots = slots
+        self._first: int | None = None
         self._values: NDArray[np.float32] = np.full((len(metrics), slots, COLUMNS_FIRST), np.nan, np.float32)
         self._gpus: list[GpuKey | None] = []
         self._heard: list[int] = []
@@ -78,16 +79,22 @@ class Grid:
         block[np.isinf(block)] = np.nan
         held = at > self.head - self._slots
         self._values[:, at[held] % self._slots, where[held]] = block[held].T
+        if held.any():
+            first = int(at[held].min())
+            self._first = first if self._first is None else min(self._first, first)
         for slot, column in zip(slots, columns, strict=True):
             self._heard[column] = max(self._heard[column], slot)
 
     def series(self, first: int, last: int) -> Mapping[str, Series]:
-        """Every metric between two slots, both included: copies that nothing changes any more."""
+        """Every metric between two slots, both included: copies that nothing changes any more.
+
+        Rows begin where anything was heard at all: what is shorter than asked for says so.
+        """
         gpus, columns = self._columns_in_use()
-        if self.head is None:
+        if self.head is None or self._first is None:
             slots, block = np.arange(0), self._values[:, :0, columns]
         else:
-            slots = np.arange(max(first, self.head - self._slots + 1), min(last, self.head) + 1)
+            slots = np.arange(max(first, self._first, self.head - self._slots + 1), min(last, self.head) + 1)
             block = self._block(slots, columns)
         at_seconds = slots.astype(np.float64) * np.float64(self.interval_seconds)
         at_seconds.setflags(write=False)

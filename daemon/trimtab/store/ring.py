@@ -26,11 +26,13 @@ RING_METRICS: tuple[str, ...] = (
     "clock_event_active/hw_thermal",
     "clock_event_active/hw_power_brake",
     "clock_event_active/sw_thermal",
+    "clock_event_seconds_total/hw_thermal",
+    "clock_event_seconds_total/hw_power_brake",
     "memory_used_bytes",
     "pcie_transmit_bytes_per_second",
     "nvlink_throughput_bytes_per_second",
 )
-"""Sample keys that some detector reads as a series; every other value is in the last reading alone."""
+"""Sample keys that are kept as series unless others are named; every other value is in the last reading alone."""
 
 SKEW_SECONDS = 300.0
 """A node's clock may be this far off and still be believed; the ring has room for as much ahead."""
