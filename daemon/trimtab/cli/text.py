@@ -46,7 +46,7 @@ def say(lines: Iterable[str]) -> None:
 def status_lines(board: Board, *, age_seconds: float | None, columns: int) -> list[str]:
     """The start view in a terminal."""
     open_findings = [item for item in board.findings if item.state is FindingState.OPEN]
-    live = [row for row in board.commands if not row.command.state.is_over]
+    live = [row for row in board.commands if row.command.is_live]
     waiting = [job for job in board.jobs if job.state == "waiting"]
     lines = strip_lines(board, age_seconds=age_seconds, columns=columns)
     if board.is_paused:
@@ -147,7 +147,7 @@ def command_row(row: CommandRow, at: datetime) -> Row:
 def standing(row: CommandRow, at: datetime) -> str:
     """Where a command stands, in a few words."""
     command, recommendation = row.command, row.command.recommendation
-    if command.undo_requested_by and not command.state.is_over:
+    if command.undo_requested_by and command.is_live:
         return f"being undone for {command.undo_requested_by}"
     if command.state is CommandState.PROPOSED:
         if command.snoozed_until is not None and command.snoozed_until > at:

@@ -218,6 +218,11 @@ class Command:
         return f"R{self.id}"
 
     @property
+    def is_live(self) -> bool:
+        """Whether something is still to happen to it: not over, or settled and asked to be undone."""
+        return not self.state.is_over or (self.state is CommandState.SETTLED and self.undo_requested_by is not None)
+
+    @property
     def mark(self) -> str:
         """How our writes are marked on the scheduler's objects."""
         return f"trimtab:R{self.id}"

@@ -62,7 +62,7 @@ def finding(people: People, call: Call) -> OpenFinding:
 def recommendations(people: People, call: Call) -> Recommendations:
     """Live ones from the board; with state=all, those over as well."""
     shown = board(people, call)
-    live = tuple(row for row in shown.commands if not row.command.state.is_over)
+    live = tuple(row for row in shown.commands if row.command.is_live)
     if call.query.state == "live":
         return Recommendations(recommendations=live)
     since = call.now - timedelta(seconds=call.query.since_seconds)

@@ -155,8 +155,8 @@ def _findings_shown(findings: Sequence[OpenFinding], at: datetime) -> tuple[Open
 
 def _commands_shown(commands: Sequence[Command], at: datetime) -> tuple[Command, ...]:
     since = at - timedelta(seconds=SHOWN_AFTER_END_SECONDS)
-    shown = [command for command in commands if not command.state.is_over or command.changed_at > since]
-    return tuple(sorted(shown, key=lambda command: (command.state.is_over, -command.id)))
+    shown = [command for command in commands if command.is_live or command.changed_at > since]
+    return tuple(sorted(shown, key=lambda command: (not command.is_live, -command.id)))
 
 
 @dataclass(slots=True)

@@ -201,7 +201,7 @@ def _why_placement(workload: Workload, room: _Room) -> str:
 
 def _command_by_workload(commands: Sequence[Command]) -> Mapping[str, int]:
     """Workload -> the live command that makes room for it or moves it; the former counts first."""
-    live = [command for command in commands if not command.state.is_over]
+    live = [command for command in commands if command.is_live]
     moved = {move.workload: command.id for command in live for move in command.recommendation.moves if move.workload}
     helped = {
         command.recommendation.for_workload: command.id for command in live if command.recommendation.for_workload
