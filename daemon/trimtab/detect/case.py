@@ -106,13 +106,14 @@ def cases_of(device: Device, context: Context) -> list[Case]:
     recent = [run for run in device.runs if run.last_at >= context.raise_after and _is_unanswered(run, device)]
     live = [run for run in recent if not run.is_history_only]
     hardware: list[Run] = []
-    cases: list[Case] = []
+    small: dict[str, Case] = {}
     for episode in episodes_of(live):
         settled = _settle(episode, device, context)
         if any(run.sign.takes_part_of_node for run in settled):
             hardware += settled
         else:
-            cases += _small_cases(settled, device, context)
+            _add_small_cases(small, settled, device, context)
+    cases = list(small.values())
     if hardware or context.conditions:
         cases.insert(0, _device_case(device, hardware, context))
     if not cases and recent:
@@ -255,8 +256,8 @@ _RULES: tuple[_Rule, ...] = (_program_first, _contained, _remap_known, _gsp, _li
 # ---- programs, trends, old news ----
 
 
-def _small_cases(runs: list[Run], device: Device, context: Context) -> list[Case]:
-    cases: dict[str, Case] = {}
+def _add_small_cases(cases: dict[str, Case], runs: list[Run], device: Device, context: Context) -> None:
+    """Programs' errors and trends of one episode; the same root code of several episodes is one case."""
     burst_root, burst_ends = None, None
     for run in runs:
         sign = run.sign
@@ -273,7 +274,6 @@ def _small_cases(runs: list[Run], device: Device, context: Context) -> list[Case
         case.repeat = case.repeat or repeat
         if kind is CaseKind.APP:
             burst_root, burst_ends = key, run.last_at
-    return list(cases.values())
 
 
 def _small_case(kind: CaseKind, root: Run, device: Device) -> Case:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trimtab.detect.closing import SERIES, SERIES_SECONDS
 from trimtab.detect.fleet import Fleet, count_text
 from trimtab.detect.incident import MEMBERS, members_text
-from trimtab.detect.series import SeriesView, keys_at, mean_of
+from trimtab.detect.series import COVER_RATIO, SeriesView, keys_at, mean_of, seen_ratio
 from trimtab.detect.slowdown import slowed_by
 from trimtab.model.advice import Action, Evidence, Finding, Severity, Subject
 from trimtab.model.cluster import GpuKey
@@ -88,17 +88,20 @@ def _by_node(keys: Iterable[GpuKey], fleet: Fleet) -> Iterator[tuple[str, list[G
 
 def _throttled(view: SeriesView, reason: _Reason) -> list[GpuKey]:
     """GPUs for which the reason has been active all the time, by the reason's bit or by its counter of seconds."""
-    bits = view.span(f"clock_event_active/{reason.label}", reason.after_seconds)
-    if bits is not None:
+    bit = f"clock_event_active/{reason.label}"
+    latest, bits = view.last(bit), view.span(bit, reason.after_seconds)
+    if bits is not None and latest is not None:
         _, rows = bits
-        suspects = np.flatnonzero(rows[-1] > 0)
+        suspects = np.flatnonzero(latest > 0)
         block = rows[:, suspects]
-        return keys_at(view, suspects[mean_of(block) >= _ACTIVE_RATIO])
+        is_active = (mean_of(block) >= _ACTIVE_RATIO) & (seen_ratio(block) >= COVER_RATIO)
+        return keys_at(view, suspects[is_active])
     counters = view.span(f"clock_event_seconds_total/{reason.label}", reason.after_seconds)
     if counters is None:
         return []
     moments, rows = counters
-    share = (rows[-1] - rows[0]) / float(moments[-1] - moments[0])
+    # From the second row to the last but one: the outermost may lack those who report between two slots.
+    share = (rows[-2] - rows[1]) / float(moments[-2] - moments[1]) if len(moments) > 3 else rows[-1] * np.nan
     return keys_at(view, np.flatnonzero(share >= _ACTIVE_RATIO))
 
 

@@ -17,6 +17,8 @@ _POWER_RATIO = 0.25
 """Of the power limit: idle cards draw 10 to 22 %."""
 _TRAFFIC_RATIO = 0.02
 _TENSOR_RATIO = 0.01
+_LIMIT_UNKNOWN_WATTS = 400.0
+"""The smallest limit of a card that runs gangs."""
 _SM_RATIO = 0.15
 """A waiting collective keeps a few multiprocessors spinning."""
 
@@ -49,7 +51,7 @@ class HungJob:
     def _has_lasted(self, ranks: Sequence[GpuNow], window: Window) -> bool:
         if not window.series:
             return True
-        from trimtab.detect.series import SeriesView  # noqa: PLC0415 - numpy only where there are series
+        from trimtab.detect.series import COVER_RATIO, SeriesView, highest, lowest, seen_ratio  # noqa: PLC0415 - numpy
 
         view = SeriesView(window)
         columns = view.columns([now.key for now in ranks])
@@ -57,8 +59,9 @@ class HungJob:
         power = view.block("power_watts", columns, self._after_seconds)
         if busy is None or power is None:
             return False
-        limits = [now.value("power_limit_watts") or 0.0 for now in ranks]
-        return bool((busy >= _BUSY_RATIO - 0.02).all() and (power < [_POWER_RATIO * each for each in limits]).all())
+        is_seen = (seen_ratio(busy) >= COVER_RATIO).all() and (seen_ratio(power) >= COVER_RATIO).all()
+        limits = [_POWER_RATIO * (now.value("power_limit_watts") or _LIMIT_UNKNOWN_WATTS) for now in ranks]
+        return bool(is_seen and (lowest(busy) >= _BUSY_RATIO - 0.02).all() and (highest(power) < limits).all())
 
 
 def _waits(now: GpuNow) -> bool:

@@ -20,7 +20,8 @@ def merge(cases: Iterable[Case], fleet: Fleet) -> list[Case]:
 def _node_key(case: Case, fleet: Fleet) -> Hashable | None:
     """Device faults with one root on one live node: what they need is done to the node once."""
     node, gpu = case.places[0]
-    if case.kind is not CaseKind.DEVICE or not gpu or node not in fleet.window.nodes:
+    is_of_device = case.kind is CaseKind.DEVICE or case.root is None
+    if not is_of_device or not gpu or node not in fleet.window.nodes:
         return None
     return (node, case.label, case.action)
 
@@ -44,7 +45,7 @@ def _merge_by(cases: list[Case], key_of: Callable[[Case], Hashable | None]) -> l
 
 def _chains(group: list[Case]) -> list[list[Case]]:
     """Parted where a minute lies between; device faults of a node stay together however long they last."""
-    if len(group) == 1 or (group[0].kind is CaseKind.DEVICE and group[0].began_at is None):
+    if len(group) == 1 or group[0].root is None:
         return [group]
     if group[0].kind is CaseKind.DEVICE and not (group[0].root and group[0].root.sign.row.is_link):
         return [group]

@@ -28,6 +28,7 @@ SERIES_METRICS: tuple[str, ...] = (
 COVER_RATIO = 0.8
 """A span counts as seen when rows cover this share of it."""
 _RECENT_SECONDS = 60.0
+_FILLING_ROWS = 3
 
 Floats = NDArray[np.float32]
 Columns = NDArray[np.intp]
@@ -56,14 +57,16 @@ class SeriesView:
         return np.array([self.column_of.get(key, -1) for key in keys], dtype=np.intp)
 
     def last(self, metric: str) -> Floats | None:
-        """The latest row of a metric over `gpus`; None where there is no recent one."""
+        """The latest value of a metric for each of `gpus`; None where there is no recent row.
+
+        The newest row may still be filling up, so a GPU that is not in it yet has that of one of the rows before.
+        """
         series = self._window.series.get(metric)
         if series is None or not len(series.at_seconds):
             return None
         if self._at_seconds - float(series.at_seconds[-1]) > _RECENT_SECONDS:
             return None
-        row: Floats = self._aligned(series, series.values[-1:])[0]
-        return row
+        return _newest(self._aligned(series, series.values[-_FILLING_ROWS:]))
 
     def span(self, metric: str, seconds: float) -> tuple[NDArray[np.float64], Floats] | None:
         """(moments, rows) of a metric in the last `seconds` over `gpus`; None unless rows cover that span."""
@@ -100,6 +103,16 @@ class SeriesView:
         return aligned
 
 
+def _newest(rows: Floats) -> Floats:
+    found: Floats = rows[-1].copy()
+    for row in rows[-2::-1]:
+        is_missing = np.isnan(found)
+        if not is_missing.any():
+            break
+        found[is_missing] = row[is_missing]
+    return found
+
+
 def _interval(moments: NDArray[np.float64]) -> float:
     return float(moments[-1] - moments[0]) / max(len(moments) - 1, 1)
 
@@ -113,6 +126,12 @@ def seen_ratio(block: Floats) -> NDArray[np.float64]:
 def highest(block: Floats) -> Floats:
     """Each column's highest value, NaN where it has none."""
     found: Floats = np.fmax.reduce(block, axis=0)
+    return found
+
+
+def lowest(block: Floats) -> Floats:
+    """Each column's lowest value, NaN where it has none."""
+    found: Floats = np.fmin.reduce(block, axis=0)
     return found
 
 
