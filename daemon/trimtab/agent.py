@@ -6,11 +6,13 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
 import click
 import msgspec
+import structlog
 
 from trimtab import __version__, logs
 from trimtab.clock import Clock, SystemClock
@@ -18,14 +20,25 @@ from trimtab.collect import catalog
 from trimtab.collect.catalog import Collectors
 from trimtab.collect.collector import Section, merged
 from trimtab.collect.host import host_name
+from trimtab.errors import TrimtabError
+from trimtab.loop import Beat
 from trimtab.model.reading import Event, GpuState, Report
 from trimtab.runner import Ran, Tally, run_all
+from trimtab.service import Service
 from trimtab.settings import AgentSettings, load
+from trimtab.ship.sender import sender_of
+from trimtab.ship.spool import Spool
+from trimtab.show.metrics import serve_agent_metrics
+from trimtab.show.metrics_facts import AgentFacts, AgentView
+
+log = structlog.get_logger()
 
 EVENTS_UNKEPT_MAX = 10_000
 """Events that wait for a report to be kept; beyond it the oldest are dropped, counted."""
 ONE_REPORT_SECONDS = 0.5
 """Between the two readings of `--once`: activity is measured between two samples."""
+SHIP_SECONDS = 1.0
+"""The spool is looked at this often, so that a report leaves about as soon as it is made."""
 
 
 class Keeper(Protocol):
@@ -168,6 +181,101 @@ def one_report(settings: AgentSettings, *, clock: Clock) -> Report:
     return shown[-1]
 
 
+class AgentProcess:
+    """A running agent: one thread reads, one ships, so that a slow network never delays a reading."""
+
+    def __init__(self, settings: AgentSettings, *, clock: Clock, show: Callable[[Report], None]) -> None:
+        """Open spool, sender and /metrics; nothing runs yet. Raises SettingsError."""
+        self._clock = clock
+        self._last: Report | None = None
+        self._acknowledged_at: datetime | None = None
+        self._also_show = show
+        directory = Path(settings.spool_directory)
+        self._spool = Spool(directory, settings.spool_bytes_max)
+        self._sender = sender_of(settings, spool=self._spool, clock=clock)
+        boot_id = catalog.boot_id()
+        self.agent = Agent(
+            settings,
+            boot_id=boot_id,
+            collectors=catalog.collectors(settings, clock=clock, boot_id=boot_id, state_directory=directory),
+            keeper=self._spool,
+            clock=clock,
+            show=self._show,
+        )
+        self._service = Service()
+        self._reading = Beat("read", self._read, interval_seconds=settings.interval_seconds, clock=clock)
+        ship_seconds = min(settings.interval_seconds, SHIP_SECONDS)
+        self._shipping = Beat("ship", self._ship, interval_seconds=ship_seconds, clock=clock)
+        self._metrics = serve_agent_metrics(settings.metrics_listen, self.view) if settings.metrics_listen else None
+
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT. A beat that dies ends the process, and systemd starts it again."""
+        self._service.catch_signals()
+        log.info("agent started", node=self.agent.node, version=__version__)
+        beats = (self._reading, self._shipping)
+        for beat in beats:
+            beat.start()
+        self._service.ready()
+        while not self._service.wait(1.0):
+            dead = [beat.name for beat in beats if not beat.is_alive]
+            if dead:
+                raise AgentDied(f"the {dead[0]} beat of the agent died; its traceback is above")
+        self._service.stopping()
+        self._end()
+
+    def view(self) -> AgentView:
+        """What /metrics shows."""
+        spool, counts = self._spool, self._sender.counts
+        facts = AgentFacts(
+            version=__version__,
+            ticks_total=self._reading.beats_total,
+            ticks_dropped_total=self._reading.dropped_total,
+            tick_seconds=self._reading.last_duration_seconds,
+            spool_reports=spool.waiting,
+            spool_bytes=spool.size_bytes,
+            spool_dropped_total=spool.dropped_total,
+            set_aside_total=spool.set_aside_total,
+            acknowledged_total=counts.sent_live_total + counts.sent_backlog_total,
+            acknowledged_at=self._acknowledged_at,
+            send_failures_total=counts.failures_total,
+            collector_seconds=dict(self.agent.tally.last_seconds),
+            collector_errors_total=dict(self.agent.tally.errors_total),
+            bad_samples_total=self.agent.bad_samples_total,
+            events_total=dict(self.agent.events_total),
+        )
+        return AgentView(now=self._clock.now(), report=self._last, facts=facts)
+
+    def _show(self, report: Report) -> None:
+        self._last = report
+        self._also_show(report)
+
+    def _read(self) -> str:
+        sentence = self.agent.tick()
+        self._service.alive(sentence)
+        return sentence
+
+    def _ship(self) -> str:
+        counts = self._sender.counts
+        before = counts.sent_live_total + counts.sent_backlog_total
+        sentence = self._sender.tick()
+        if counts.sent_live_total + counts.sent_backlog_total > before:
+            self._acknowledged_at = self._clock.now()
+        return sentence
+
+    def _end(self) -> None:
+        for beat in (self._reading, self._shipping):
+            beat.stop()
+        if self._metrics is not None:
+            self._metrics.stop()
+        self.agent.close()
+        self._spool.close()
+        log.info("agent ended", waiting=self._spool.waiting)
+
+
+class AgentDied(TrimtabError):
+    """A thread of the agent ended by an error that it does not know."""
+
+
 def command(settings_file: str | None, *, is_once: bool, is_printing: bool) -> None:
     """What `trimtab agent` does. Raises SettingsError."""
     logs.setup()
@@ -176,8 +284,6 @@ def command(settings_file: str | None, *, is_once: bool, is_printing: bool) -> N
     if is_once:
         show(one_report(settings, clock=SystemClock()))
         return
-    from trimtab.agent_process import AgentProcess  # noqa: PLC0415 - `--once` needs neither spool nor listeners
-
     AgentProcess(settings, clock=SystemClock(), show=show).run()
 
 

@@ -23,16 +23,16 @@ class Service:
 
     def ready(self) -> None:
         """Everything is up: units that come after this one may start."""
-        self._notify("READY", 1)
+        self._notify("READY")
 
     def alive(self, sentence: str) -> None:
         """A real beat was done: feed the watchdog and show the sentence in `systemctl status`."""
-        self._notify("WATCHDOG", 1)
+        self._notify("WATCHDOG")
         self._notify("STATUS", sentence)
 
     def stopping(self) -> None:
         """The end has begun."""
-        self._notify("STOPPING", 1)
+        self._notify("STOPPING")
 
     def stop(self) -> None:
         """End `wait`."""
@@ -45,9 +45,10 @@ class Service:
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._stop.set()
 
-    def _notify(self, name: str, value: str | int) -> None:
+    def _notify(self, name: str, value: str | None = None) -> None:
         if not self._is_notified:
             return
         from cysystemd.daemon import Notification, notify  # noqa: PLC0415 - 6 MB that only systemd's services need
 
-        notify(Notification[name], value)
+        # cysystemd refuses a value where the notification has a constant one, even the same.
+        notify(Notification[name], **({} if value is None else {"value": value}))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from threading import Event as Signal
 
 import pytest
 from tests.collect.test_nvml import Node, gpu, kinds, states
@@ -105,7 +104,7 @@ def until(holds: Callable[[], bool], *, seconds: float = 10.0) -> None:
     ends_at = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < ends_at, "it did not happen in time"
-        Signal().wait(0.01)
+        threading.Event().wait(0.01)
 
 
 def test_a_gpu_that_hangs_does_not_hold_up_the_others(driver: Driver, hanging: NvmlCollector) -> None:
@@ -145,16 +144,44 @@ def test_all_gpus_hanging_take_two_deadlines_and_the_heartbeat_goes_on(driver: D
     assert [key for key in section.errors if key.startswith("gpu ")] == [f"gpu {index}" for index in range(8)]
 
 
-def test_an_error_that_no_one_foresaw_reaches_the_caller() -> None:
-    reader = ThreadReader(deadline_seconds=DEADLINE_SECONDS, clock=SystemClock())
-    asked: Future[int] = Future()
-    asked.set_result(7)
+def test_a_driver_that_hangs_when_it_is_opened_claims_nothing_and_is_waited_for(driver: Driver) -> None:
+    driver["hang"] = 60
+    clock = SystemClock()
+    collector = NvmlCollector(
+        clock=clock,
+        inventory=Inventory(path=None, boot_id="boot-a"),
+        reader=ThreadReader(deadline_seconds=DEADLINE_SECONDS, clock=clock),
+    )
+    section = collector.collect()
+    assert (section.gpus, section.gpus_expected) == ((), None)
+    assert section.errors["nvml"].startswith("NVML does not answer since ")
+    del driver["hang"]
+    until(lambda: states(collector.collect()) == [GpuState.OK] * 8)
 
+
+def test_a_read_that_is_refused_is_an_answer() -> None:
     def refused() -> int:
         raise CollectError("no")
 
-    answers = reader.answers({"well": asked.result, "refused": refused})
+    reader = ThreadReader(deadline_seconds=DEADLINE_SECONDS, clock=SystemClock())
+    answers = reader.answers({"well": lambda: 7, "refused": refused})
     assert (answers["well"].value, str(answers["refused"].error)) == (7, "no")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_that_no_one_foresaw_reaches_the_caller_and_the_next_round_runs() -> None:
+    threads: list[threading.Thread] = []
+
+    def broken() -> int:
+        threads.append(threading.current_thread())
+        raise ZeroDivisionError
+
+    reader = ThreadReader(deadline_seconds=DEADLINE_SECONDS, clock=SystemClock())
+    with pytest.raises(ZeroDivisionError):
+        reader.answers({"broken": broken})
+    assert reader.answers({"well": lambda: 7})["well"].value == 7
+    threads[0].join(10.0)
+    assert not threads[0].is_alive()
 
 
 def test_one_collector_a_node_shares_a_stand_in_by_turns(driver: Driver) -> None:

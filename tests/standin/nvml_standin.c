@@ -3,7 +3,8 @@
  * NVML_STANDIN_STATE names the file, NVML_STANDIN_GPUS the number of GPUs (8). The file is read again whenever it
  * changes, so a test moves the fleet while a process runs. Lines are `key value`; `3.key` is about GPU 3, `all.key`
  * about every GPU. Keys:
- *   driver, order (physical GPUs that the driver lists: `0,1,2`), return.<function> (a return code)
+ *   driver, order (physical GPUs that the driver lists: `0,1,2`), return.<function> (a return code), hang <seconds>
+ *   (of nvmlInit)
  *   N.lost 1, N.hang <seconds>, N.return.<function>, N.uuid, N.serial, N.pci, N.mig 1
  *   N.instances gi:ci:profile:bytes,...   N.processes pid:bytes,...   xid.<n> <gpu> <code> [gi ci], n ascending
  *   N.field.<id>[.<link>] <value>  (`!3` = return code 3, `d:` a double, `i:` a signed int)   N.poison_field <id>
@@ -99,9 +100,11 @@ static int forced(const char *prefix, u32 gpu, const char *function, int *code) 
   return found;
 }
 
-static void hang(u32 gpu) {
-  struct timespec pause = {0, 10000000};
-  for (double waited = 0; waited < number(gpu, "hang", 0); waited += 0.01) nanosleep(&pause, NULL);
+static void rest(void) { struct timespec pause = {0, 10000000}; nanosleep(&pause, NULL); }
+static void hang(u32 gpu) { for (double waited = 0; waited < number(gpu, "hang", 0); waited += 0.01) rest(); }
+static void hang_node(void) {
+  char value[256];
+  for (double waited = 0; of_node("hang", value) && waited < atof(value); waited += 0.01) rest();
 }
 
 static int enter_node(const char *function) {
@@ -132,6 +135,7 @@ int nvmlInitWithFlags(u32 flags) {
   (void)flags;
   int code = OK;
   if (forced(NULL, 0, __func__, &code) && code) return code;
+  hang_node();
   open_count++;
   return OK;
 }

@@ -54,7 +54,7 @@ def collectors(settings: AgentSettings, *, clock: Clock, boot_id: str, state_dir
         slow_seconds=settings.expensive_interval_seconds,
     )
     host = ("host", HostCollector())  # a starved CPU or memory explains a slow GPU
-    if state_directory is None:
+    if state_directory is None or settings.kernel_log == "none":
         return Collectors(by_name=(("nvml", nvml), host), closes=(nvml.close,))
     kernel_log = KernelLogCollector(
         lambda: KernelLogFollower(settings.kernel_log, clock=clock, state_directory=state_directory)

@@ -151,5 +151,6 @@ class _Worker:
             except CollectError as error:
                 future.set_exception(error)
             except BaseException as error:
-                future.set_exception(error)  # whoever waits gets it; the thread ends with it
+                self._thread = None  # before whoever waits goes on: the next read needs a new thread
+                future.set_exception(error)
                 raise
