@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import threading
 from typing import Any
@@ -11,16 +10,9 @@ import structlog
 import uvicorn
 
 from trimtab.errors import SettingsError
+from trimtab.outbound import is_loopback
 
 log = structlog.get_logger()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address can only be reached from this host."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def split_listen(listen: str, *, key: str) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Any
 
 import requests
@@ -9,6 +10,14 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 OutboundError = requests.RequestException
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address can only be reached from this host."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class TimeoutAdapter(HTTPAdapter):

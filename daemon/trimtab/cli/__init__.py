@@ -14,7 +14,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "agent": ("trimtab.cli.run", "agent"),
     "daemon": ("trimtab.cli.run", "daemon"),
     "demo": ("trimtab.cli.run", "demo"),
-    "token": ("trimtab.cli.run", "token"),
+    "token": ("trimtab.cli.token", "token"),
     "inspect": ("trimtab.cli.inspect", "inspect"),
     "status": ("trimtab.cli.watch", "status"),
     "findings": ("trimtab.cli.watch", "findings"),

@@ -162,6 +162,8 @@ class Delivery:
 
     report: Report
     received_at: datetime
+    sent_at: datetime | None = None
+    """The sender's own clock when it sent; None where it did not say (a scrape needs none)."""
     body_bytes: int = 0
     is_replay: bool = False
     """Older than 10 minutes when received: history only, pages nobody."""
@@ -174,5 +176,5 @@ class Delivery:
 
     @property
     def clock_skew_seconds(self) -> float:
-        """Receipt minus sample time; large in a replay as well."""
-        return (self.received_at - self.report.sampled_at).total_seconds()
+        """How far the node's clock is behind ours; without `sent_at` the report's age counts as well."""
+        return (self.received_at - (self.sent_at or self.report.sampled_at)).total_seconds()

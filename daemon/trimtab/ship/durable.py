@@ -1,0 +1,29 @@
+"""Files that are whole after a crash: the old content or the new, never a part."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes, *, mode: int = 0o640, owner: tuple[int, int] | None = None) -> None:
+    """Replace a file in one step, on disk when this returns. `owner` is user and group id. Raises OSError."""
+    beside = path.with_name(path.name + ".new")
+    with beside.open("wb") as file:
+        os.fchmod(file.fileno(), mode)
+        if owner is not None:
+            os.fchown(file.fileno(), *owner)
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make new and removed names in a directory last through a power cut."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,145 @@
+"""One daemon as its sender sees it: a post, what the answer means, and when to ask again."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+from trimtab.clock import Clock
+from trimtab.outbound import OutboundError, session
+from trimtab.ship.wire import MSGPACK, SENT_AT_HEADER, ZSTD
+
+CONNECT_TIMEOUT_SECONDS = 3.05
+ANSWER_TIMEOUT_SECONDS = 15.0
+"""Longer than a daemon waits for its commit, so that it can say no before we give up."""
+BACKOFF_SECONDS_MIN = 0.5
+BACKOFF_SECONDS_MAX = 30.0
+RETRY_AFTER_SECONDS_MAX = 600.0
+"""A larger Retry-After is some other server's, and would keep us silent."""
+_DOUBLINGS_MAX = 10
+_REFUSED = (400, 413, 422)
+_SENTENCE_CHARS_MAX = 300
+
+
+class Verdict(Enum):
+    """What an answer means for the reports that were sent."""
+
+    TAKEN = "taken"
+    REFUSED = "refused"
+    """They will never be taken: set aside."""
+    LATER = "later"
+    """They stay in line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came back; `acknowledged` are the sequences that are in the daemon's database."""
+
+    verdict: Verdict
+    status: int = 0
+    sentence: str = ""
+    acknowledged: frozenset[int] = frozenset()
+    retry_after_seconds: float = 0.0
+
+
+class _Acknowledged(msgspec.Struct):
+    acknowledged: list[int]
+
+
+class _Refusal(msgspec.Struct):
+    error: str = ""
+
+
+class Peer:
+    """One of `daemon_urls`, with its own back-off."""
+
+    def __init__(self, url: str, *, token: str, ca_file: str, clock: Clock, jitter: random.Random) -> None:
+        """Prepare a session; nothing is sent yet."""
+        self.url = url.rstrip("/") + "/v1/reports"
+        self._session = session(timeout_seconds=ANSWER_TIMEOUT_SECONDS, ca_file=ca_file or None, token=token)
+        self._clock = clock
+        self._jitter = jitter
+        self._failures = 0
+        self._due_at_seconds = clock.monotonic_seconds()
+
+    @property
+    def due_in_seconds(self) -> float:
+        """Seconds until this daemon may be asked again."""
+        return max(0.0, self._due_at_seconds - self._clock.monotonic_seconds())
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it may be asked now."""
+        return self.due_in_seconds == 0.0
+
+    def post(self, body: bytes) -> Answer:
+        """Send one body and read the answer; keeps its own back-off."""
+        answer = self._post(body)
+        if answer.verdict is Verdict.LATER:
+            self._back_off(answer.retry_after_seconds)
+        else:
+            self._failures = 0
+        return answer
+
+    def _post(self, body: bytes) -> Answer:
+        headers = {
+            "Content-Type": MSGPACK,
+            "Content-Encoding": ZSTD,
+            SENT_AT_HEADER: self._clock.now().isoformat(),
+        }
+        try:
+            # Redirects are not followed: a POST would become a GET, and its answer no acknowledgement.
+            response = self._session.post(
+                self.url,
+                data=body,
+                headers=headers,
+                timeout=(CONNECT_TIMEOUT_SECONDS, ANSWER_TIMEOUT_SECONDS),
+                allow_redirects=False,
+            )
+        except OutboundError as error:
+            return Answer(verdict=Verdict.LATER, sentence=f"{self.url} is out of reach: {_why(error)}.")
+        return self._read(response.status_code, response.content, response.headers.get("Retry-After", ""))
+
+    def _read(self, status: int, content: bytes, retry_after: str) -> Answer:
+        if status == 200:
+            return self._read_acknowledged(content)
+        sentence = f"{self.url} answered {status}{_said(content)}"
+        if status in _REFUSED:
+            return Answer(verdict=Verdict.REFUSED, status=status, sentence=sentence)
+        seconds = min(float(retry_after), RETRY_AFTER_SECONDS_MAX) if retry_after.isdecimal() else 0.0
+        return Answer(verdict=Verdict.LATER, status=status, sentence=sentence, retry_after_seconds=seconds)
+
+    def _read_acknowledged(self, content: bytes) -> Answer:
+        try:
+            read = msgspec.json.decode(content, type=_Acknowledged)
+        except msgspec.MsgspecError:
+            sentence = f"{self.url} answered 200 and acknowledged nothing: is it a trimtab daemon?"
+            return Answer(verdict=Verdict.LATER, status=200, sentence=sentence)
+        return Answer(verdict=Verdict.TAKEN, status=200, acknowledged=frozenset(read.acknowledged))
+
+    def _back_off(self, retry_after_seconds: float) -> None:
+        doubled = BACKOFF_SECONDS_MIN * 2.0 ** min(self._failures, _DOUBLINGS_MAX)
+        seconds = max(min(doubled, BACKOFF_SECONDS_MAX), retry_after_seconds)
+        self._failures += 1
+        # A thousand agents that lost one daemon together must not come back together.
+        spread = self._jitter.uniform(1.0, 1.25) if retry_after_seconds else self._jitter.uniform(0.5, 1.0)
+        self._due_at_seconds = self._clock.monotonic_seconds() + seconds * spread
+
+
+def _said(content: bytes) -> str:
+    try:
+        said = msgspec.json.decode(content, type=_Refusal).error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        said = ""
+    return f": {said[:_SENTENCE_CHARS_MAX]}" if said else "."
+
+
+def _why(error: OutboundError) -> str:
+    """The innermost reason: requests wraps the one sentence that helps three times."""
+    reason: BaseException = error
+    while (inner := reason.__cause__ or reason.__context__) is not None:
+        reason = inner
+    return (str(reason) or type(reason).__name__).rstrip(".")

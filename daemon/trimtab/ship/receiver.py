@@ -1,0 +1,250 @@
+"""The listener for agents: authenticates, decodes, and answers only when the reports are committed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from trimtab.clock import Clock
+from trimtab.errors import StoreError
+from trimtab.model.reading import Delivery, Report
+from trimtab.settings import IngestSettings
+from trimtab.ship.believe import deliver, read_moment
+from trimtab.ship.inbox import Inbox
+from trimtab.ship.tokens import NodeTokens
+from trimtab.ship.wire import SCHEMA_MAJORS, SENT_AT_HEADER, WireError, decode_reports
+
+COMMIT_TIMEOUT_SECONDS = 10.0
+"""Shorter than an agent waits, so that it hears why."""
+BODY_TIMEOUT_SECONDS = 30.0
+"""A body that takes longer is given up: nobody may hold a connection open by sending slowly."""
+RETRY_AFTER_SECONDS = (2, 6)
+"""What a full inbox asks for; drawn at random so that agents do not come back together."""
+_LENGTH_DIGITS_MAX = 15
+
+
+class _Refused(Exception):
+    """An answer other than 200, with its sentence."""
+
+    def __init__(self, status: int, sentence: str, **headers: str) -> None:
+        """`headers` go out with it, underscores as hyphens."""
+        super().__init__(sentence)
+        self.status = status
+        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+@dataclass(slots=True)
+class IngestCounts:
+    """Counts over the life of the process; the exposition reads them."""
+
+    requests_total: dict[int, int] = field(default_factory=dict)
+    """Status -> answers."""
+    reports_total: int = 0
+    replayed_reports_total: int = 0
+    body_bytes_total: int = 0
+    bad_samples_total: int = 0
+
+
+def ingest_app(
+    *,
+    inbox: Inbox,
+    tokens: NodeTokens,
+    settings: IngestSettings,
+    clock: Clock,
+    cluster: str,
+    counts: IngestCounts | None = None,
+    commit_timeout_seconds: float = COMMIT_TIMEOUT_SECONDS,
+) -> Starlette:
+    """The application: POST /v1/reports, GET /healthz. `counts` also stands at `app.state.counts`."""
+    desk = _Desk(
+        inbox=inbox,
+        tokens=tokens,
+        settings=settings,
+        clock=clock,
+        cluster=cluster,
+        counts=counts or IngestCounts(),
+        commit_timeout_seconds=commit_timeout_seconds,
+        bell=_Bell(),
+    )
+    app = Starlette(
+        routes=[
+            Route("/v1/reports", desk.take, methods=["POST"]),
+            Route("/healthz", desk.health, methods=["GET"]),
+        ]
+    )
+    app.state.counts = desk.counts
+    return app
+
+
+@dataclass(slots=True, kw_only=True)
+class _Desk:
+    """One request after the other, from its token to its answer."""
+
+    inbox: Inbox
+    tokens: NodeTokens
+    settings: IngestSettings
+    clock: Clock
+    cluster: str
+    counts: IngestCounts
+    commit_timeout_seconds: float
+    bell: _Bell
+
+    async def health(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
+        """Whether the listener lives; says nothing that needs a token."""
+        return _json(200, {"ok": True})
+
+    async def take(self, request: Request) -> Response:
+        """Reports in, acknowledgement out."""
+        try:
+            response = await self._take(request)
+        except _Refused as refused:
+            response = _json(refused.status, {"error": str(refused)}, refused.headers)
+        except WireError as error:
+            response = _refusal_of_wire(error)
+        except ClientDisconnect:
+            response = Response(status_code=499)  # nobody hears it; counted as what it was
+        self.counts.requests_total[response.status_code] = self.counts.requests_total.get(response.status_code, 0) + 1
+        return response
+
+    async def _take(self, request: Request) -> Response:
+        node = self._node_of(request)
+        body = await self._read_body(request)
+        reports = decode_reports(
+            body,
+            content_type=request.headers.get("content-type", ""),
+            content_encoding=request.headers.get("content-encoding", ""),
+            decoded_bytes_max=self.settings.decoded_bytes_max,
+        )
+        self._check_home(reports, node)
+        received_at = self.clock.now()
+        sent_at = read_moment(request.headers.get(SENT_AT_HEADER, ""))
+        share_bytes = len(body) // len(reports)
+        deliveries = [
+            deliver(report, received_at=received_at, sent_at=sent_at, body_bytes=share_bytes) for report in reports
+        ]
+        await self._commit(deliveries)
+        self._count(deliveries, len(body))
+        return _json(200, {"acknowledged": [report.sequence for report in reports]})
+
+    def _node_of(self, request: Request) -> str:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            raise _Refused(401, "Send this node's token: `Authorization: Bearer …`.", WWW_Authenticate="Bearer")
+        node = self.tokens.node_of(token.strip())
+        if node is None:
+            raise _Refused(
+                401,
+                "No node has this token. Make one beside the daemon with `trimtab token node NAME`.",
+                WWW_Authenticate="Bearer",
+            )
+        return node
+
+    async def _read_body(self, request: Request) -> bytes:
+        bytes_max = self.settings.body_bytes_max
+        too_large = f"The body is larger than {bytes_max} bytes. Send fewer reports at once."
+        length = request.headers.get("content-length", "0")
+        if len(length) > _LENGTH_DIGITS_MAX or int(length) > bytes_max:
+            raise _Refused(413, too_large)
+        body = bytearray()
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT_SECONDS):
+                async for chunk in request.stream():
+                    body += chunk
+                    if len(body) > bytes_max:
+                        raise _Refused(413, too_large)
+        except TimeoutError as error:
+            raise _Refused(408, f"The body did not arrive within {BODY_TIMEOUT_SECONDS:.0f} s.") from error
+        return bytes(body)
+
+    def _check_home(self, reports: Sequence[Report], node: str) -> None:
+        for index, report in enumerate(reports):
+            if report.node != node:
+                raise _Refused(403, f"$[{index}].node: this token is of node {node}, the report of {report.node}.")
+            if report.cluster != self.cluster:
+                raise _Refused(
+                    403,
+                    f"$[{index}].cluster: this daemon watches {self.cluster}, the report is of {report.cluster}. "
+                    "Set `cluster` alike in agent and daemon.",
+                )
+
+    async def _commit(self, deliveries: Sequence[Delivery]) -> None:
+        """Hand over and wait until the database has them. Raises when it does not."""
+        loop = asyncio.get_running_loop()
+        committed: asyncio.Future[StoreError | None] = loop.create_future()
+        ticket = self.inbox.put(deliveries, settle=partial(self.bell.ring, loop, committed))
+        if ticket is None:
+            raise _Refused(
+                429,
+                "The daemon has more reports than it can commit at present. Keep yours and ask again.",
+                Retry_After=str(random.randint(*RETRY_AFTER_SECONDS)),
+            )
+        try:
+            async with asyncio.timeout(self.commit_timeout_seconds):
+                error = await committed
+        except TimeoutError as late:
+            self.inbox.withdraw(ticket)
+            raise _Refused(
+                503, f"The database did not commit within {self.commit_timeout_seconds:.0f} s. Ask again."
+            ) from late
+        if error is not None:
+            raise _Refused(503, f"The database did not take them: {error}")
+
+    def _count(self, deliveries: Sequence[Delivery], body_bytes: int) -> None:
+        counts = self.counts
+        counts.body_bytes_total += body_bytes
+        counts.reports_total += len(deliveries)
+        for delivery in deliveries:
+            counts.replayed_reports_total += delivery.is_replay
+            if delivery.report.bad_samples:
+                counts.bad_samples_total += sum(delivery.report.bad_samples.values())
+
+
+class _Bell:
+    """Wakes the waiting requests from the remembering thread: one call into the loop a commit, not one a request."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rung: list[tuple[asyncio.Future[StoreError | None], StoreError | None]] = []
+
+    def ring(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        committed: asyncio.Future[StoreError | None],
+        error: StoreError | None,
+    ) -> None:
+        with self._lock:
+            self._rung.append((committed, error))
+            is_first = len(self._rung) == 1
+        if is_first:
+            with suppress(RuntimeError):  # the listener has stopped: nobody waits any more
+                loop.call_soon_threadsafe(self._resolve)
+
+    def _resolve(self) -> None:
+        with self._lock:
+            rung, self._rung = self._rung, []
+        for committed, error in rung:
+            if not committed.done():
+                committed.set_result(error)
+
+
+def _refusal_of_wire(error: WireError) -> Response:
+    if error.status != 426:
+        return _json(error.status, {"error": str(error)})
+    # RFC 9110 wants an Upgrade header beside 426; the body says it to people and programs.
+    spoken = ", ".join(f"trimtab-reports/{major}" for major in SCHEMA_MAJORS)
+    return _json(426, {"error": str(error), "schema_majors": SCHEMA_MAJORS}, {"Upgrade": spoken})
+
+
+def _json(status: int, content: object, headers: dict[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(content), status, headers, media_type="application/json")

@@ -1,0 +1,202 @@
+"""Sends what the spool holds: the live report first, then the backlog, oldest first, at a polite rate."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import structlog
+
+from trimtab.clock import Clock
+from trimtab.errors import SettingsError
+from trimtab.outbound import is_loopback
+from trimtab.settings import AgentSettings, read_token
+from trimtab.ship.peer import Answer, Peer, Verdict
+from trimtab.ship.spool import Spool, Waiting
+from trimtab.ship.wire import join
+
+log = structlog.get_logger()
+
+BATCH_REPORTS_MAX = 100
+BATCH_BYTES_MAX = 2 * 1024 * 1024
+"""Before compression; within what a daemon accepts by default."""
+BURST_SECONDS_MAX = 10.0
+"""Replay that was not used (a slow beat, a wait) is not made up for beyond this."""
+LIVE_SENDS_MAX = 2
+"""The one kept in memory during a disk fault, and the newest on disk."""
+
+
+def sender_of(settings: AgentSettings, *, spool: Spool, clock: Clock) -> Sender:
+    """The sender that an agent's settings describe. Raises SettingsError with the fix."""
+    return Sender(
+        spool=spool,
+        urls=settings.daemon_urls,
+        token=read_token(settings.token_file, environment_name="TRIMTAB_NODE_TOKEN"),
+        ca_file=settings.ca_file,
+        allow_plaintext=settings.allow_plaintext,
+        replay_reports_per_second=settings.replay_reports_per_second,
+        clock=clock,
+    )
+
+
+@dataclass(slots=True)
+class SenderCounts:
+    """Counts over the life of the process; the agent's exposition reads them."""
+
+    sent_live_total: int = 0
+    sent_backlog_total: int = 0
+    failures_total: int = 0
+    set_aside_total: int = 0
+
+
+class Sender:
+    """Carries reports from one spool to the first daemon that takes them."""
+
+    def __init__(
+        self,
+        *,
+        spool: Spool,
+        urls: Sequence[str],
+        token: str | None,
+        clock: Clock,
+        ca_file: str = "",
+        allow_plaintext: bool = False,
+        replay_reports_per_second: float = 20.0,
+        jitter: random.Random | None = None,
+    ) -> None:
+        """Prepare sessions; nothing is sent yet. Raises SettingsError with the fix."""
+        for url in urls:
+            _check_url(url, allow_plaintext=allow_plaintext)
+        if urls and not token:
+            raise SettingsError(
+                "token_file is not set: the daemon takes reports only with this node's token. "
+                "Make one with `trimtab token node NAME` beside the daemon."
+            )
+        self.counts = SenderCounts()
+        self.trouble = ""
+        """Why reports do not flow at present; empty while they do."""
+        self._trouble_status = 0
+        self._spool = spool
+        self._clock = clock
+        self._rate = replay_reports_per_second
+        self._allowance = 0.0
+        self._allowed_at_seconds = clock.monotonic_seconds()
+        spread = jitter or random.Random()
+        self._peers = [Peer(url, token=token or "", ca_file=ca_file, clock=clock, jitter=spread) for url in urls]
+
+    def tick(self) -> str:
+        """Send the live report and as much backlog as the rate allows; says what came of it."""
+        if not self._peers:
+            return f"no daemon_urls are set; {self._spool.waiting} reports are kept in the spool"
+        live = self.send_live()
+        waiting_before = self._spool.waiting
+        sent = self.send_backlog()
+        return self._sentence(live=live, sent=sent, waiting_before=waiting_before)
+
+    def send_live(self) -> int:
+        """Send the newest report if it still waits; returns how many were acknowledged."""
+        sent = 0
+        for _ in range(LIVE_SENDS_MAX):
+            live = self._spool.live()
+            if live is None or not self._deliver([live]):
+                break
+            sent += 1
+        self.counts.sent_live_total += sent
+        return sent
+
+    def send_backlog(self) -> int:
+        """Send older reports, oldest first, as many as the rate allows now; returns how many were acknowledged."""
+        self._allow()
+        sent = 0
+        while self._allowance >= 1 and any(peer.is_due for peer in self._peers):
+            reports_max = min(BATCH_REPORTS_MAX, int(self._allowance))
+            batch = self._spool.backlog(reports_max=reports_max, bytes_max=BATCH_BYTES_MAX)
+            if not batch:
+                break
+            self._allowance -= len(batch)
+            delivered = self._deliver(batch)
+            sent += delivered
+            if delivered < len(batch):
+                break
+        self.counts.sent_backlog_total += sent
+        return sent
+
+    def _allow(self) -> None:
+        now = self._clock.monotonic_seconds()
+        elapsed = min(now - self._allowed_at_seconds, BURST_SECONDS_MAX)
+        self._allowed_at_seconds = now
+        self._allowance = min(self._allowance + elapsed * self._rate, BURST_SECONDS_MAX * self._rate)
+
+    def _deliver(self, batch: list[Waiting]) -> int:
+        """Send one batch; returns how many reports left the line for the daemon's database."""
+        answer = self._send(batch)
+        if answer.verdict is Verdict.REFUSED:
+            return self._deliver_apart(batch, answer)
+        if answer.verdict is Verdict.LATER:
+            return 0
+        delivered = [waiting for waiting in batch if waiting.sequence in answer.acknowledged]
+        self._spool.acknowledge(delivered)
+        return len(delivered)
+
+    def _deliver_apart(self, batch: list[Waiting], answer: Answer) -> int:
+        # One bad report must not take its neighbours with it: halves are tried until it stands alone.
+        if len(batch) == 1:
+            self.counts.set_aside_total += 1
+            log.warning("the daemon refused a report for good; it is set aside", why=answer.sentence)
+            self._spool.set_aside(batch[0], status=answer.status, sentence=answer.sentence)
+            return 0
+        half = len(batch) // 2
+        return self._deliver(batch[:half]) + self._deliver(batch[half:])
+
+    def _send(self, batch: list[Waiting]) -> Answer:
+        """Ask each daemon in order until one takes the batch or refuses it for good."""
+        body = join([waiting.encoded for waiting in batch])
+        answer = Answer(verdict=Verdict.LATER)
+        for peer in self._peers:
+            if not peer.is_due:
+                continue
+            answer = peer.post(body)
+            if answer.verdict is not Verdict.LATER:
+                break
+            self.counts.failures_total += 1
+        self._note(answer)
+        return answer
+
+    def _note(self, answer: Answer) -> None:
+        if answer.verdict is not Verdict.LATER:
+            if self.trouble:
+                log.info("reports flow again")
+            self.trouble = ""
+        elif answer.sentence:
+            # The words may differ at each try (another peer, another port); the kind of answer is the state.
+            if not self.trouble or answer.status != self._trouble_status:
+                log.warning("reports do not flow; they are kept", why=answer.sentence)
+            self.trouble, self._trouble_status = answer.sentence, answer.status
+
+    def _sentence(self, *, live: int, sent: int, waiting_before: int) -> str:
+        waiting = self._spool.waiting
+        parts = [f"sent {live} live, {sent} of {waiting_before} backlog; {waiting} waiting"]
+        if self.trouble:
+            wait_seconds = min(peer.due_in_seconds for peer in self._peers)
+            parts.append(f"next try in {wait_seconds:.1f} s: {self.trouble}")
+        if self._spool.trouble:
+            parts.append(self._spool.trouble)
+        return "; ".join(parts)
+
+
+def _check_url(url: str, *, allow_plaintext: bool) -> None:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+        _ = parts.port
+    except ValueError as error:
+        raise SettingsError(f"daemon_urls: {url!r} is no URL: {error}.") from error
+    if parts.scheme not in ("http", "https") or not host or parts.username:
+        raise SettingsError(f"daemon_urls: {url!r} is not like https://HOST:9741.")
+    if parts.scheme == "http" and not allow_plaintext and not is_loopback(host):
+        raise SettingsError(
+            f"daemon_urls: {url} would carry this node's token in the clear. Use https:// (and ca_file if the CA is "
+            "your own), or set allow_plaintext = true if the network is trusted."
+        )
