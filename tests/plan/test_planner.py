@@ -47,7 +47,7 @@ def clusters(draw: st.DrawFn) -> ClusterSnapshot:
         a_node(
             name,
             rack=f"r{index % 2}",
-            is_spare=draw(st.booleans()) and draw(st.booleans()),
+            is_spare=draw(st.integers(0, 5)) == 0,
             is_cordoned=draw(st.integers(0, 9)) == 0,
             is_ready=draw(st.integers(0, 9)) > 0,
         )
@@ -55,9 +55,10 @@ def clusters(draw: st.DrawFn) -> ClusterSnapshot:
     ]
     free = {name: list(range(8)) for name in names}
     jobs = []
-    for number in range(draw(st.integers(0, 14))):
-        size = draw(st.sampled_from((1, 1, 2, 2, 4, 8)))
-        hosts = [name for name in names if len(free[name]) >= size][: draw(st.integers(1, 3))]
+    for number in range(draw(st.integers(2, 3 * len(names)))):
+        size = draw(st.sampled_from((1, 1, 1, 2, 2, 4, 8)))
+        able = [name for name in draw(st.permutations(names)) if len(free[name]) >= size]
+        hosts = sorted(able[: draw(st.sampled_from((1, 1, 1, 2, 3)))])
         if hosts:
             on = {host: [free[host].pop() for _ in range(size)] for host in hosts}
             checkpoint = Checkpoint(
@@ -72,7 +73,7 @@ def clusters(draw: st.DrawFn) -> ClusterSnapshot:
                     priority=draw(st.integers(0, 3)),
                 )
             )
-    for number in range(draw(st.integers(0, 3))):
+    for number in range(draw(st.integers(1, 3))):
         pods, size = draw(st.integers(1, 2)), draw(st.sampled_from((4, 8)))
         jobs.append(a_workload(f"wait-{number}", pods=pods, gpus_per_pod=size))
     reserved = tuple(
@@ -87,7 +88,7 @@ def clusters(draw: st.DrawFn) -> ClusterSnapshot:
 def findings(draw: st.DrawFn, snapshot: ClusterSnapshot):
     found = []
     for number, node in enumerate(snapshot.nodes):
-        rule = draw(st.sampled_from((None, None, None, "device_fault", "straggler")))
+        rule = draw(st.sampled_from((*[None] * 7, "device_fault", "straggler")))
         if rule is not None:
             hit = tuple(job.id for job in snapshot.workloads if node.name in job.nodes)
             action = Action.CORDON_REBOOT if rule == "device_fault" else Action.RESET_AFTER_DRAIN
@@ -99,13 +100,30 @@ def findings(draw: st.DrawFn, snapshot: ClusterSnapshot):
 
 
 @st.composite
+def fragmented(draw: st.DrawFn) -> ClusterSnapshot:
+    """Every node holds a few small jobs and is never empty; somebody waits for whole nodes."""
+    nodes = [a_node(f"gpu-{n:02d}", rack=f"r{n % 2}") for n in range(draw(st.integers(3, 7)))]
+    jobs = []
+    for node in nodes:
+        index = 0
+        for size in draw(st.lists(st.sampled_from((1, 1, 2, 3)), min_size=1, max_size=4)):
+            if index + size <= 8:
+                saved = Checkpoint(last_at=START - timedelta(minutes=draw(st.integers(0, 30))), interval_seconds=1800.0)
+                on = {node.name: range(index, index + size)}
+                jobs.append(a_workload(f"job-{len(jobs):02d}", on=on, checkpoint=saved))
+                index += size
+    waits = [a_workload(f"wait-{n}", pods=draw(st.integers(1, 2))) for n in range(draw(st.integers(1, 2)))]
+    return a_snapshot(nodes, [*jobs, *waits], taken_at=START)
+
+
+@st.composite
 def cases(draw: st.DrawFn):
-    snapshot = draw(clusters())
+    snapshot = draw(clusters() | fragmented())
     budget = Budget(
-        moves_left=draw(st.none() | st.integers(0, 5)),
-        nodes_cordonable=draw(st.none() | st.integers(0, 3)),
+        moves_left=draw(st.sampled_from((None, None, 1, 2, 4))),
+        nodes_cordonable=draw(st.sampled_from((None, None, 0, 1))),
         moves_left_by_workload={job.id: 0 for job in snapshot.workloads if draw(st.integers(0, 7)) == 0},
-        spares_kept=draw(st.integers(0, 2)),
+        spares_kept=draw(st.integers(0, 1)),
     )
     return snapshot, draw(findings(snapshot)), budget
 

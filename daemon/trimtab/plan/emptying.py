@@ -69,7 +69,7 @@ def _nodes_of(standing: Recommendation | None) -> frozenset[str]:
 def _movable_by_node(draft: Draft, waiting: Workload) -> dict[str, list[Workload]]:
     """Node -> jobs that may be moved off it; each whom a rule protects is left out, silently: it is no failure."""
     found: dict[str, list[Workload]] = {}
-    for workload in draft.snapshot.workloads:
+    for workload in sorted(draft.snapshot.workloads, key=lambda one: one.id):
         if not workload.is_running or draft.is_in_hand(workload) or workload.id == waiting.id:
             continue
         if draft.refusal(move_of(workload, MoveKind.CONSOLIDATE, None, ())) is None:
