@@ -10,7 +10,7 @@ from trimtab.model.cluster import ClusterSnapshot, Workload
 from trimtab.model.command import Cost, Move, MoveKind, Recommendation, RecommendationKind, Seat
 from trimtab.plan.cost import Disturbed, best_moment, cost_of
 from trimtab.plan.displace import displacement, displacement_text
-from trimtab.plan.draft import Draft, move_of, writes_of
+from trimtab.plan.draft import Draft, leaving, move_of, seats_of, writes_of
 from trimtab.plan.emptying import Emptying, emptyings
 from trimtab.plan.gain import gain_of_starting
 from trimtab.plan.phrase import count_text, gpu_hours_text, list_text
@@ -134,8 +134,7 @@ def _seat_victims(
     trial = room.copy()
     moves: list[Move] = []
     for victim in sorted(option.victims, key=lambda one: (-one.gpus_per_pod, one.id)):
-        leave = [one for one in victim.placements if one.node in without]
-        stay = [one for one in victim.placements if one.node not in without]
+        leave, stay = leaving(victim, without=without | draft.out, snapshot=draft.snapshot)
         search = Search(
             without=without,
             keeps_spares=True,
@@ -146,7 +145,7 @@ def _seat_victims(
         if found is None:
             return None
         by_pod = {seat.pod: seat for seat in found}
-        by_pod |= {one.pod: Seat(pod=one.pod, node=one.node, gpus=len(one.gpus)) for one in stay}
+        by_pod |= {seat.pod: seat for seat in seats_of(stay)}
         move = move_of(victim, MoveKind.CONSOLIDATE, option.node, [by_pod[one.pod] for one in victim.placements])
         if draft.refusal(move) is not None:
             return None
