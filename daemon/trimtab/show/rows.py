@@ -189,7 +189,8 @@ def _why_placement(workload: Workload, room: _Room) -> str:
     free, size = room.free_for(workload), workload.gpus_per_pod
     total, most = sum(free.values()), max(free.values(), default=0)
     seats = sum(count // size for count in free.values()) if size else workload.pods
-    spares = f" ({room.spares_count} spares kept for faults)" if room.spares_count else ""
+    count = room.spares_count
+    spares = f" ({count} {'spare' if count == 1 else 'spares'} kept for faults)" if count else ""
     if total < workload.gpus:
         return f"room: {total} GPUs free, {workload.gpus} needed{spares}"
     if most < size:
