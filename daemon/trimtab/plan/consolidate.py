@@ -94,6 +94,8 @@ def _make_room(draft: Draft, waiting: Workload, purpose: str) -> Found | str:
             break
         if moved & {one.id for one in option.victims} or _is_over_budget(draft, moved, option):
             continue
+        if room.free.get(option.node, 0) < option.gpus_free:
+            continue  # a victim of an earlier node was seated here
         moves = _seat_victims(draft, option, room, frozenset({*targets, option.node}), standing)
         if moves is None:
             continue
