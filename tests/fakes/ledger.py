@@ -87,7 +87,9 @@ class FakeLedger:
         self.lines.append(AuditLine(at=at, who=who, what="paused" if is_paused else "resumed", why=why))
 
     def audit(self, lines: Sequence[AuditLine]) -> None:
+        self.at_point("before audit")
         self.lines.extend(lines)
+        self.at_point("after audit")
 
     def audit_lines(self, since: datetime) -> tuple[AuditLine, ...]:
         return tuple(line for line in self.lines if line.at >= since)
