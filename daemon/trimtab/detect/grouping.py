@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from trimtab.detect.incident import members_of
+from trimtab.detect.incident import digest, members_of
 from trimtab.model.advice import Finding, OpenFinding, Severity
 
 
@@ -58,7 +58,8 @@ def groups_of(
 
 
 def _tokens(finding: Finding) -> list[str]:
-    return [finding.incident, *(f"#{member}" for member in members_of(finding))]
+    """What a finding can be known by: its incident, its members, and the incidents that it took in."""
+    return [finding.incident, f"#{digest(finding.incident)}", *(f"#{member}" for member in members_of(finding))]
 
 
 class _Sets:

@@ -14,7 +14,12 @@ MEMBERS = "members"
 
 def members_text(members: Iterable[str]) -> str:
     """The value of the fact: short digests, so that an incident of a thousand GPUs stays small."""
-    return " ".join(sorted({hashlib.blake2s(member.encode(), digest_size=5).hexdigest() for member in members}))
+    return " ".join(sorted({digest(member) for member in members}))
+
+
+def digest(text: str) -> str:
+    """A member as the fact keeps it."""
+    return hashlib.blake2s(text.encode(), digest_size=5).hexdigest()
 
 
 def members_of(finding: Finding) -> frozenset[str]:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from trimtab.detect.closing import ENERGY, RESET_SEEN, Sight, clear_from, is_over, reset_seen_at, sight_of
 from trimtab.detect.fleet import Fleet
 from trimtab.detect.grouping import Sighting, groups_of
-from trimtab.detect.incident import MEMBERS, members_of, moment_of, moment_text
+from trimtab.detect.incident import MEMBERS, digest, members_of, moment_of, moment_text
 from trimtab.model.advice import Finding, FindingState, OpenFinding, Severity
 from trimtab.model.window import Window
 
@@ -126,13 +126,15 @@ class _Beat:
                 self._absent(found)
             return
         seen = max(sightings, key=lambda sighting: sighting.order)
+        members = frozenset().union(*(sighting.members for sighting in sightings))
+        names = {sighting.finding.incident for sighting in sightings} | {found.finding.incident for found in standing}
         if not standing:
-            self._open(seen, flaps)
+            self._open(seen.finding, members | _aliases(names, seen.finding.incident), flaps)
             return
         keep, *others = sorted(standing, key=lambda found: found.id)
         for other in others:
             self._close(other, f"now part of {keep.name}")
-        members = frozenset().union(*(sighting.members for sighting in sightings))
+        members |= _aliases(names, keep.finding.incident)
         self._seen(keep, seen.finding, members.union(*(members_of(other.finding) for other in others)))
 
     def changes(self, flaps: Sequence[OpenFinding]) -> Changes:
@@ -153,8 +155,8 @@ class _Beat:
 
     # ---- opening ----
 
-    def _open(self, seen: Sighting, flaps: Sequence[OpenFinding]) -> None:
-        finding = seen.finding
+    def _open(self, finding: Finding, members: frozenset[str], flaps: Sequence[OpenFinding]) -> None:
+        finding = _joined(finding, finding, members)
         wait = timedelta(seconds=OPEN_AFTER_SECONDS.get(finding.rule, 0.0))
         since = self.was_pending.get(finding.incident, self.at)
         if not flaps and self.at - since < wait:
@@ -171,9 +173,10 @@ class _Beat:
         self.after.append(found)
 
     def _reopen(self, flap: OpenFinding, finding: Finding) -> None:
+        members = members_of(finding) | _aliases({finding.incident}, flap.finding.incident)
         found = replace(
             flap,
-            finding=_joined(flap.finding, finding, members_of(finding)),
+            finding=_joined(flap.finding, finding, members),
             state=FindingState.OPEN,
             changed_at=self.at,
             last_seen_at=self.at,
@@ -273,6 +276,11 @@ class _Beat:
         self.closed.append(
             replace(found, state=FindingState.CLOSED, closed_at=self.at, changed_at=self.at, close_reason=why)
         )
+
+
+def _aliases(names: Collection[str], kept: str) -> frozenset[str]:
+    """Other names that the incident goes by, so that it is known by them later."""
+    return frozenset(digest(name) for name in names if name != kept)
 
 
 def _joined(old: Finding, new: Finding, members: frozenset[str]) -> Finding:
