@@ -51,4 +51,7 @@ class Service:
         from cysystemd.daemon import Notification, notify  # noqa: PLC0415 - 6 MB that only systemd's services need
 
         # cysystemd refuses a value where the notification has a constant one, even the same.
-        notify(Notification[name], **({} if value is None else {"value": value}))
+        if value is None:
+            notify(Notification[name])
+        else:
+            notify(Notification[name], value)

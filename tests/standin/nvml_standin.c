@@ -67,11 +67,14 @@ static int find(const char *key, char *value) {
   return 0;
 }
 
+/* Called once per call of the binding: everything within one call is of one moment. */
+static void look(void) { pthread_mutex_lock(&lock); refresh(); pthread_mutex_unlock(&lock); }
+
 /* A value of a GPU, or of all GPUs; 0 when neither is said. */
 static int of_gpu(u32 gpu, const char *name, char *value) {
   char key[96];
+  if (!line_count) return 0;
   pthread_mutex_lock(&lock);
-  refresh();
   snprintf(key, sizeof key, "%u.%s", gpu, name);
   int found = find(key, value);
   if (!found) { snprintf(key, sizeof key, "all.%s", name); found = find(key, value); }
@@ -80,8 +83,8 @@ static int of_gpu(u32 gpu, const char *name, char *value) {
 }
 
 static int of_node(const char *name, char *value) {
+  if (!line_count) return 0;
   pthread_mutex_lock(&lock);
-  refresh();
   int found = find(name, value);
   pthread_mutex_unlock(&lock);
   return found;
@@ -94,13 +97,14 @@ static double number(u32 gpu, const char *name, double otherwise) {
 
 static int forced(const char *prefix, u32 gpu, const char *function, int *code) {
   char name[96], value[256];
+  if (!line_count) return 0;
   snprintf(name, sizeof name, "return.%s", function);
   int found = prefix ? of_gpu(gpu, name, value) : of_node(name, value);
   if (found) *code = atoi(value);
   return found;
 }
 
-static void rest(void) { struct timespec pause = {0, 10000000}; nanosleep(&pause, NULL); }
+static void rest(void) { struct timespec pause = {0, 10000000}; nanosleep(&pause, NULL); look(); }
 static void hang(u32 gpu) { for (double waited = 0; waited < number(gpu, "hang", 0); waited += 0.01) rest(); }
 static void hang_node(void) {
   char value[256];
@@ -109,12 +113,14 @@ static void hang_node(void) {
 
 static int enter_node(const char *function) {
   int code = OK;
+  look();
   if (forced(NULL, 0, function, &code)) return code;
   return open_count ? OK : UNINITIALIZED;
 }
 
 static int enter(Device *device, const char *function) {
   int code = OK;
+  look();
   if (!open_count) return UNINITIALIZED;
   if (forced(NULL, 0, function, &code)) return code;
   if (number(device->gpu, "lost", 0)) return LOST;
@@ -134,6 +140,7 @@ static int text(char *buffer, u32 size, const char *value) { snprintf(buffer, si
 int nvmlInitWithFlags(u32 flags) {
   (void)flags;
   int code = OK;
+  look();
   if (forced(NULL, 0, __func__, &code) && code) return code;
   hang_node();
   open_count++;
@@ -274,6 +281,9 @@ int nvmlDeviceGetUtilizationRates(Device *device, Utilization *found) {
 int nvmlDeviceGetEncoderUtilization(Device *device, u32 *percent, u32 *period_us) { NOT_ON_MIG(device); *percent = 0; *period_us = 167000; return OK; }
 int nvmlDeviceGetDecoderUtilization(Device *device, u32 *percent, u32 *period_us) { NOT_ON_MIG(device); *percent = 0; *period_us = 167000; return OK; }
 
+int nvmlDeviceGetPcieThroughput(Device *device, u32 counter, u32 *kib_per_second) { WHOLE(device); *kib_per_second = 1000 + counter; return OK; }
+int nvmlDeviceGetCudaComputeCapability(Device *device, int *major, int *minor) { WHOLE(device); *major = 9; *minor = 0; return OK; }
+
 /* --- memory */
 static int memory_of(Device *device, u64 *total, u64 *used, u64 *reserved) {
   char profile[32];
@@ -365,6 +375,7 @@ static int known_field(u32 gpu, FieldValue *field) {
 static void one_field(u32 gpu, FieldValue *field) {
   char name[48], said[256];
   field->code = known_field(gpu, field);
+  if (!line_count) return;
   snprintf(name, sizeof name, "field.%u.%u", field->id, field->scope);
   if (!of_gpu(gpu, name, said)) {
     snprintf(name, sizeof name, "field.%u", field->id);
@@ -430,7 +441,6 @@ int nvmlDeviceIsMigDeviceHandle(Device *device, u32 *is_mig) { ANY(device); *is_
 static u64 newest_xid(u64 after, char *value) {
   u64 next = 0, number_;
   pthread_mutex_lock(&lock);
-  refresh();
   for (int i = 0; i < line_count; i++)
     if (sscanf(lines[i].key, "xid.%llu", &number_) == 1 && number_ > after && (!next || number_ < next)) {
       next = number_;
@@ -457,7 +467,8 @@ int nvmlEventSetWait_v2(void *set, EventData *found, u32 timeout_ms) {
   (void)set;
   NODE;
   u64 next = newest_xid(xid_delivered, value);
-  if (!next) { struct timespec wait = {timeout_ms / 1000, (timeout_ms % 1000) * 1000000L}; nanosleep(&wait, NULL); return TIMEOUT; }
+  if (!next && timeout_ms) { struct timespec wait = {timeout_ms / 1000, (timeout_ms % 1000) * 1000000L}; nanosleep(&wait, NULL); }
+  if (!next) return TIMEOUT;
   xid_delivered = next;
   if (sscanf(value, "%u %u %u %u", &gpu, &code, &gi, &ci) < 2 || !(registered >> gpu & 1)) return TIMEOUT;
   gpus[gpu].gpu = gpu;
@@ -479,6 +490,7 @@ int nvmlGpmMigSampleGet(Device *device, u32 gi, GpmSample *sample) { WHOLE(devic
 int nvmlGpmMetricsGet(GpmRequest *request) {
   char name[32];
   GpmSample *a = request->first, *b = request->second;
+  look();
   if (request->version != 1 || !a->is_taken || !b->is_taken || a->gpu != b->gpu || a->instance != b->instance || a == b) return INVALID;
   for (u32 i = 0; i < request->count; i++) {
     GpmMetric *metric = &request->metrics[i];

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from trimtab.clock import Clock
 from trimtab.errors import CollectError
@@ -64,11 +63,11 @@ class ThreadReader:
     """
 
     def __init__(self, *, deadline_seconds: float, clock: Clock) -> None:
-        """`deadline_seconds` is real time, whatever the clock's speed."""
+        """`deadline_seconds` are the clock's: give it one that runs with the wall."""
         self._deadline_seconds = deadline_seconds
         self._clock = clock
-        self._late: dict[Hashable, tuple[Future[object], float]] = {}
-        self._worker = _Worker()
+        self._late: dict[Hashable, tuple[threading.Event, float]] = {}
+        self._worker = _Worker(clock)
 
     def answers(self, reads: Mapping[K, Callable[[], T]]) -> dict[K, Answer[T]]:
         """Run the reads in order and say what came of each."""
@@ -76,81 +75,128 @@ class ThreadReader:
         for key in reads:
             if (silent_seconds := self._silent_seconds(key)) is not None:
                 found[key] = Answer(silent_seconds=silent_seconds)
-        ready = [(key, read) for key, read in reads.items() if key not in found]
-        while ready:
-            key, read = ready.pop(0)
-            found[key] = self._finished(key, self._worker.submit(read), self._deadline_seconds)
-            if found[key].silent_seconds is not None:
-                self._worker.leave()
-                self._worker = _Worker()
-                found |= self._side_by_side(ready)
-                break
+        ready = {key: read for key, read in reads.items() if key not in found}
+        first = self._worker.start(ready)
+        left = self._waited(first)
+        found |= first.answers
+        if left:
+            self._worker.leave()
+            self._worker = _Worker(self._clock)
+            found |= self._side_by_side({key: reads[key] for key in left})
         return {key: found[key] for key in reads}
 
     def is_waiting(self) -> bool:
         """Whether a read of an earlier time is still inside the driver."""
-        return any(not future.done() for future, _ in self._late.values())
+        return any(not returned.is_set() for returned, _ in self._late.values())
 
-    def _side_by_side(self, reads: list[tuple[K, Callable[[], T]]]) -> dict[K, Answer[T]]:
-        workers = [(key, _Worker(), read) for key, read in reads]
-        pending = [(key, worker.submit(read)) for key, worker, read in workers]
-        for _, worker, _ in workers:
+    def _waited(self, round_: _Round[K, T]) -> list[K]:
+        """Wait until the round is over or one read is late; returns the keys that it did not come to."""
+        while not round_.is_over.wait(max(self._deadline_seconds - round_.current_seconds(), 0.001)):
+            if round_.current_seconds() < self._deadline_seconds:
+                continue
+            late = round_.abandon()
+            if late is not None:
+                seconds = round_.current_seconds()
+                self._late[late] = (round_.is_over, self._clock.monotonic_seconds() - seconds)
+                round_.answers[late] = Answer(silent_seconds=seconds)
+                return [key for key in round_.reads if key not in round_.answers]
+        if round_.failure is not None:
+            raise round_.failure
+        return []
+
+    def _side_by_side(self, reads: Mapping[K, Callable[[], T]]) -> dict[K, Answer[T]]:
+        rounds = []
+        for key, read in reads.items():
+            worker = _Worker(self._clock)
+            rounds.append(worker.start({key: read}))
             worker.leave()
-        ends_at = self._clock.monotonic_seconds() + self._deadline_seconds
-        return {
-            key: self._finished(key, future, max(ends_at - self._clock.monotonic_seconds(), 0.0))
-            for key, future in pending
-        }
+        found: dict[K, Answer[T]] = {}
+        for round_ in rounds:
+            self._waited(round_)
+            found |= round_.answers
+        return found
 
     def _silent_seconds(self, key: Hashable) -> float | None:
         late = self._late.get(key)
         if late is None:
             return None
-        future, since_seconds = late
-        if future.done():  # back again: what it says is old, so it is asked anew
+        returned, since_seconds = late
+        if returned.is_set():  # back again: what it said is old, so it is asked anew
             del self._late[key]
             return None
         return self._clock.monotonic_seconds() - since_seconds
 
-    def _finished(self, key: K, future: Future[T], patience_seconds: float) -> Answer[T]:
-        started = self._clock.monotonic_seconds()
-        try:
-            return Answer(value=future.result(timeout=patience_seconds))
-        except CollectError as error:
-            return Answer(error=error)
-        except TimeoutError:
-            self._late[key] = (future, started)  # type: ignore[assignment]
-            return Answer(silent_seconds=self._clock.monotonic_seconds() - started)
+
+class _Round(Generic[K, T]):
+    """Reads that one thread runs in order, until the one who waits abandons it."""
+
+    def __init__(self, reads: Mapping[K, Callable[[], T]], clock: Clock) -> None:
+        self.reads = dict(reads)
+        self.answers: dict[K, Answer[T]] = {}
+        self.failure: BaseException | None = None
+        self.is_over = threading.Event()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._current: K | None = None
+        self._started_seconds = clock.monotonic_seconds()
+        self._is_abandoned = False
+
+    def run(self) -> None:
+        """Run the reads; called on the worker's thread."""
+        for key, read in self.reads.items():
+            if not self._begin(key):
+                return
+            answer = _direct(read)
+            with self._lock:
+                if self._is_abandoned:
+                    return
+                self.answers[key] = answer
+                self._current = None
+
+    def abandon(self) -> K | None:
+        """Stop after the read under way, and name it; None when there is none and the round goes on."""
+        with self._lock:
+            self._is_abandoned = self._current is not None
+            return self._current
+
+    def current_seconds(self) -> float:
+        """How long the read under way has taken."""
+        return self._clock.monotonic_seconds() - self._started_seconds
+
+    def _begin(self, key: K) -> bool:
+        with self._lock:
+            self._current, self._started_seconds = key, self._clock.monotonic_seconds()
+            return not self._is_abandoned
 
 
 class _Worker:
-    """One thread that runs what it is given until it is left; a daemon, so that a hung call cannot keep us alive."""
+    """One thread that runs rounds until it is left; a daemon, so that a hung call cannot keep us alive."""
 
-    def __init__(self) -> None:
-        self._work: SimpleQueue[tuple[Future[object], Callable[[], object]] | None] = SimpleQueue()
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rounds: SimpleQueue[_Round[Any, Any] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def submit(self, read: Callable[[], T]) -> Future[T]:
-        """Queue one read."""
-        if self._thread is None or not self._thread.is_alive():
+    def start(self, reads: Mapping[K, Callable[[], T]]) -> _Round[K, T]:
+        """Begin a round."""
+        if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="nvml", daemon=True)
             self._thread.start()
-        future: Future[T] = Future()
-        self._work.put((future, read))  # type: ignore[arg-type]
-        return future
+        round_ = _Round(reads, self._clock)
+        self._rounds.put(round_)
+        return round_
 
     def leave(self) -> None:
         """Let the thread end when it has done what it was given."""
-        self._work.put(None)
+        self._rounds.put(None)
 
     def _run(self) -> None:
-        while (item := self._work.get()) is not None:
-            future, read = item
+        while (round_ := self._rounds.get()) is not None:
             try:
-                future.set_result(read())
-            except CollectError as error:
-                future.set_exception(error)
+                round_.run()
             except BaseException as error:
-                self._thread = None  # before whoever waits goes on: the next read needs a new thread
-                future.set_exception(error)
+                self._thread = None  # before whoever waits goes on: the next round needs a new thread
+                round_.failure = error
                 raise
+            finally:
+                round_.is_over.set()

@@ -112,7 +112,7 @@ class GpuSource:
         errors: dict[str, str] = {}
         unsupported: list[Read] = []
         for read in self._reads:
-            if read.every not in cadences or all(key in sieve.values for key in read.keys):
+            if read.every not in cadences or read.keys <= sieve.values.keys():
                 continue
             try:
                 for key, value in read.get(handle):
@@ -122,7 +122,7 @@ class GpuSource:
             except (door.GpuLost, door.DriverGone):
                 raise
             except door.NvmlError as error:
-                errors[read.keys[0]] = str(error)
+                errors[read.key] = str(error)
         if unsupported:
             self._reads = [read for read in self._reads if read not in unsupported]
         return errors

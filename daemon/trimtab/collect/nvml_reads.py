@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pynvml
 
 from trimtab.collect import nvml_door as door
-from trimtab.collect.units import from_mega, from_percent, is_blank
+from trimtab.collect.units import from_mega, from_milli, from_percent, is_blank
 from trimtab.model.metric import CLOCK_EVENT_BITS, Cadence, sample_key
 
 Value = tuple[str, float]
 """A sample key and its value in our unit."""
+_BLANK = math.nan
+"""The driver answered and gave no value: no sieve lets this through, and it is counted there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,23 +24,23 @@ class Read:
     """One call. It is left out where its keys have values already: of several for one key the first counts."""
 
     name: str
-    keys: tuple[str, ...]
+    key: str
+    """The first of its keys; its error is told under it."""
+    keys: frozenset[str]
     get: Callable[[door.Handle], Iterable[Value]]
     every: Cadence = Cadence.CHEAP
     is_on_mig: bool = True
     """False where a GPU split into instances does not have it, whatever its driver answers."""
 
 
-def _ask(name: str, *arguments: object) -> Callable[[door.Handle], float]:
-    """A call with one number as its answer."""
-
-    def get(handle: door.Handle) -> float:
-        value: float = door.ask(name, handle, *arguments)
-        if is_blank(value):
-            raise door.Unsupported(name, pynvml.NVML_ERROR_NOT_SUPPORTED, "the driver has no value")
-        return value
-
-    return get
+def _read(
+    name: str,
+    *keys: str,
+    get: Callable[[door.Handle], Iterable[Value]],
+    every: Cadence = Cadence.CHEAP,
+    is_on_mig: bool = True,
+) -> Read:
+    return Read(name=name, key=keys[0], keys=frozenset(keys), get=get, every=every, is_on_mig=is_on_mig)
 
 
 def _one(
@@ -48,12 +51,11 @@ def _one(
     every: Cadence = Cadence.CHEAP,
     is_on_mig: bool = True,
 ) -> Read:
-    ask = _ask(call, *arguments)
-
     def get(handle: door.Handle) -> Iterable[Value]:
-        return [(key, convert(ask(handle)))]
+        raw = door.ask(call, handle, *arguments)
+        return [(key, _BLANK if is_blank(raw) else convert(raw))]
 
-    return Read(name=call, keys=(key,), get=get, every=every, is_on_mig=is_on_mig)
+    return _read(call, key, get=get, every=every, is_on_mig=is_on_mig)
 
 
 def _utilization(handle: door.Handle) -> Iterable[Value]:
@@ -67,7 +69,7 @@ def _engine(key: str, call: str) -> Read:
         percent, _sampling_period_us = door.ask(call, handle)
         return [(key, from_percent(percent))]
 
-    return Read(name=call, keys=(key,), get=get, is_on_mig=False)
+    return _read(call, key, get=get, is_on_mig=False)
 
 
 def memory(handle: door.Handle) -> Iterable[Value]:
@@ -89,13 +91,14 @@ def memory_v1(handle: door.Handle) -> Iterable[Value]:
 
 def _clock_events(call: str) -> Read:
     keys = tuple(sample_key("clock_event_active", reason) for reason in CLOCK_EVENT_BITS.values())
-    ask = _ask(call)
 
     def get(handle: door.Handle) -> Iterable[Value]:
-        mask = int(ask(handle))
+        mask = door.ask(call, handle)
+        if is_blank(mask):
+            return [(keys[0], _BLANK)]
         return [(key, float(bool(mask & bit))) for key, bit in zip(keys, CLOCK_EVENT_BITS, strict=True)]
 
-    return Read(name=call, keys=keys, get=get)
+    return _read(call, *keys, get=get)
 
 
 def _remapped_rows(handle: door.Handle) -> Iterable[Value]:
@@ -150,36 +153,36 @@ def _ecc(key: str, counter: int) -> tuple[Read, ...]:
     )
 
 
-_MILLI = 1e-3
 _CORE = pynvml.NVML_TEMPERATURE_GPU
 _SLOWDOWN = pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
 
 # Field values (nvml_fields.py) are read first: what stands here for one of theirs is for drivers without the field.
 # GetPcieThroughput is not here: it blocks for 20 ms a direction; fields 197 and 198 and GPM have the same.
 READS: tuple[Read, ...] = (
-    Read(
-        name="nvmlDeviceGetUtilizationRates",
-        keys=("utilization_ratio", "memory_controller_utilization_ratio"),
+    _read(
+        "nvmlDeviceGetUtilizationRates",
+        "utilization_ratio",
+        "memory_controller_utilization_ratio",
         get=_utilization,
         is_on_mig=False,
     ),
     _engine("encoder_utilization_ratio", "nvmlDeviceGetEncoderUtilization"),
     _engine("decoder_utilization_ratio", "nvmlDeviceGetDecoderUtilization"),
-    Read(name="nvmlDeviceGetMemoryInfo_v2", keys=("memory_used_bytes", "memory_total_bytes"), get=memory),
-    Read(name="nvmlDeviceGetMemoryInfo", keys=("memory_used_bytes", "memory_total_bytes"), get=memory_v1),
+    _read("nvmlDeviceGetMemoryInfo_v2", "memory_used_bytes", "memory_total_bytes", get=memory),
+    _read("nvmlDeviceGetMemoryInfo", "memory_used_bytes", "memory_total_bytes", get=memory_v1),
     _one("temperature_celsius", "nvmlDeviceGetTemperatureV", _CORE),
     _one("temperature_celsius", "nvmlDeviceGetTemperature", _CORE),
     _one("temperature_margin_celsius", "nvmlDeviceGetMarginTemperature"),
     _one("temperature_slowdown_celsius", "nvmlDeviceGetTemperatureThreshold", _SLOWDOWN, every=Cadence.STATIC),
-    _one("power_watts", "nvmlDeviceGetPowerUsage", convert=lambda raw: raw * _MILLI),
-    _one("power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", convert=lambda raw: raw * _MILLI),
+    _one("power_watts", "nvmlDeviceGetPowerUsage", convert=from_milli),
+    _one("power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", convert=from_milli),
     _one(
         "power_limit_default_watts",
         "nvmlDeviceGetPowerManagementDefaultLimit",
-        convert=lambda raw: raw * _MILLI,
+        convert=from_milli,
         every=Cadence.STATIC,
     ),
-    _one("energy_joules_total", "nvmlDeviceGetTotalEnergyConsumption", convert=lambda raw: raw * _MILLI),
+    _one("energy_joules_total", "nvmlDeviceGetTotalEnergyConsumption", convert=from_milli),
     _one("fan_speed_ratio", "nvmlDeviceGetFanSpeed", convert=from_percent, every=Cadence.EXPENSIVE),
     _one("sm_clock_hertz", "nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM, convert=from_mega),
     _one("memory_clock_hertz", "nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_MEM, convert=from_mega),
@@ -200,26 +203,28 @@ READS: tuple[Read, ...] = (
     _one("pcie_link_width_lanes_max", "nvmlDeviceGetMaxPcieLinkWidth", every=Cadence.STATIC),
     *_ecc("ecc_errors_total", pynvml.NVML_VOLATILE_ECC),
     *_ecc("ecc_errors_aggregate", pynvml.NVML_AGGREGATE_ECC),
-    Read(
-        name="nvmlDeviceGetRemappedRows",
-        keys=(sample_key("remapped_rows", "correctable"), "row_remap_pending", "row_remap_failed"),
+    _read(
+        "nvmlDeviceGetRemappedRows",
+        sample_key("remapped_rows", "correctable"),
+        "row_remap_pending",
+        "row_remap_failed",
         get=_remapped_rows,
     ),
-    Read(
-        name="nvmlDeviceGetRowRemapperHistogram",
-        keys=(sample_key("remap_banks", "max"),),
+    _read(
+        "nvmlDeviceGetRowRemapperHistogram",
+        sample_key("remap_banks", "max"),
         get=_remap_banks,
         every=Cadence.EXPENSIVE,
     ),
-    Read(
-        name="nvmlDeviceGetSramEccErrorStatus",
-        keys=("sram_ecc_threshold_exceeded",),
+    _read(
+        "nvmlDeviceGetSramEccErrorStatus",
+        "sram_ecc_threshold_exceeded",
         get=_sram,
         every=Cadence.EXPENSIVE,
     ),
     _one("memory_unrepairable", "nvmlDeviceGetUnrepairableMemoryFlag_v1", every=Cadence.EXPENSIVE),
-    Read(name="nvmlDeviceGetGpuFabricInfoV", keys=("fabric_state", "fabric_health"), get=_fabric),
-    Read(name="nvmlDeviceGetGpuFabricInfoV (v2)", keys=("fabric_state",), get=_fabric_v2),
+    _read("nvmlDeviceGetGpuFabricInfoV", "fabric_state", "fabric_health", get=_fabric),
+    _read("nvmlDeviceGetGpuFabricInfoV (v2)", "fabric_state", get=_fabric_v2),
 )
 
 

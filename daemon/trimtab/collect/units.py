@@ -10,7 +10,7 @@ from trimtab.model.metric import BY_NAME, split_key
 Convert = Callable[[float], float]
 """From a source's unit to ours."""
 
-_UINT_BLANK = 0xFFFFFFFF
+UINT_BLANK = 0xFFFFFFFF
 _INT64_BLANK = 0x7FFFFFFFFFFFFFF0  # DCGM's four blanks and NVML's "not available" (all ones) lie from here on
 
 
@@ -57,7 +57,7 @@ def from_bit_error_code(code: float) -> float:
 
 def is_blank(raw: float) -> bool:
     """Whether an integer stands for `no value`, as drivers and DCGM write it."""
-    return raw == _UINT_BLANK or raw >= _INT64_BLANK
+    return raw == UINT_BLANK or raw >= _INT64_BLANK
 
 
 class Sieve:
