@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
-from tests.collect.test_nvml import Node, gpu, kinds, states
+from tests.fakes.clock import FakeClock
+from tests.fakes.nvml import FakeNvmlLibrary
 from tests.standin.driver import Driver
+from tests.standin.node import Node, gpu, kinds, states
 
 from trimtab.clock import SystemClock
-from trimtab.collect.collector import Section
+from trimtab.collect import nvml_door
 from trimtab.collect.nvml import NvmlCollector, ThreadReader
 from trimtab.collect.nvml_inventory import Inventory
 from trimtab.errors import CollectError
@@ -184,18 +187,23 @@ def test_an_error_that_no_one_foresaw_reaches_the_caller_and_the_next_round_runs
     assert not threads[0].is_alive()
 
 
-def test_one_collector_a_node_shares_a_stand_in_by_turns(driver: Driver) -> None:
-    turns: list[str] = []
-
-    def collector(name: str) -> NvmlCollector:
-        return NvmlCollector(
-            clock=SystemClock(),
+def test_a_library_of_plain_objects_serves_many_nodes_by_turns(driver: Driver) -> None:
+    library = FakeNvmlLibrary({"a": [10, 20], "b": [90]})
+    nvml_door.use_library(library)  # the fixture puts the one before back
+    nodes = {
+        name: NvmlCollector(
+            clock=FakeClock(),
             inventory=Inventory(path=None, boot_id=name),
-            before_tick=lambda: turns.append(name),
+            before_tick=partial(library.select, name),
             source="sim",
         )
-
-    first, second = collector("a"), collector("b")
-    sections: list[Section] = [first.collect(), second.collect(), first.collect()]
-    assert turns == ["a", "b", "a"]
-    assert [(section.source, len(section.gpus), section.errors) for section in sections] == [("sim", 8, {})] * 3
+        for name in ("a", "b")
+    }
+    for _ in range(2):
+        sections = {name: node.collect() for name, node in nodes.items()}
+    read = {
+        name: [(found.uuid, found.values["utilization_ratio"]) for found in section.gpus]
+        for name, section in sections.items()
+    }
+    assert read == {"a": [("GPU-a-0", 0.1), ("GPU-a-1", 0.2)], "b": [("GPU-b-0", 0.9)]}
+    assert [(section.source, section.errors) for section in sections.values()] == [("sim", {})] * 2
