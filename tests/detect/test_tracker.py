@@ -234,6 +234,45 @@ def test_a_snoozed_finding_speaks_up_only_for_worse():
     assert beats.open[0].snoozed_until == at(3600)
 
 
+def test_of_equal_views_the_one_it_was_told_as_goes_on():
+    slow = a_finding("straggler", incident="s", facts={"members": members_text("a")}, loss_gpus=2.0)
+    hot = a_finding("hotspot", incident="h", facts={"members": members_text("a")}, loss_gpus=1.0)
+    beats = Beats()
+    beats.beat(slow, hot)
+    changes = beats.beat(slow, replace(hot, loss_gpus=9.0), after=120)
+    assert changes.changed == ()
+    assert beats.open[0].finding.rule == "straggler"
+
+
+def test_lines_that_slide_out_of_the_window_take_nothing_back():
+    beats = Beats()
+    fault = a_fault(action=Action.CORDON_REBOOT, sentence="fell off the bus", facts={"needs": "reboot"})
+    beats.beat(fault)
+    state = a_fault(action=Action.RESET_AFTER_DRAIN, sentence="waits for a reset", facts={"rests_on": "state"})
+    for _ in range(20):
+        assert beats.beat(state, after=60).changed == ()
+    assert beats.open[0].finding.sentence == "fell off the bus"
+    assert beats.open[0].finding.facts["needs"] == "reboot"
+
+
+def test_after_the_reset_what_is_left_is_told():
+    beats = Beats()
+    beats.beat(a_fault(action=Action.CORDON_REBOOT, sentence="fell off the bus", facts={"needs": "reboot"}))
+    state = a_fault(action=Action.RESET_AFTER_DRAIN, sentence="waits for a reset", facts={"rests_on": "state"})
+    beats.beat(state, window=after_boot(60), after=60)
+    (changed,) = beats.beat(state, window=after_boot(130), after=70).changed
+    assert changed.finding.sentence == "waits for a reset"
+
+
+def test_new_lines_that_say_less_are_news():
+    beats = Beats()
+    beats.beat(a_fault())
+    contained = a_fault(when=30, action=Action.RESET_AFTER_DRAIN, sentence="contained")
+    beats.beat(contained, after=30)
+    (changed,) = beats.beat(contained, after=61).changed
+    assert changed.finding.sentence == "contained"
+
+
 # ---- closing ----
 
 

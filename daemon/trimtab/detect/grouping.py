@@ -16,12 +16,12 @@ class Sighting:
     finding: Finding
     members: frozenset[str]
 
-    @property
-    def order(self) -> tuple[int, int, float, int, str]:
-        """Of several about one incident the highest speaks for it."""
+    def order(self, told_as: str) -> tuple[int, int, bool, float, int, str]:
+        """Of several about one incident the highest speaks for it; of equals, the rule that it was told as."""
         finding = self.finding
         severity = list(Severity).index(finding.severity)
-        return (finding.action.rank, severity, finding.loss_gpus, len(self.members), finding.incident)
+        is_known = finding.rule == told_as
+        return (finding.action.rank, severity, is_known, finding.loss_gpus, len(self.members), finding.incident)
 
 
 @dataclass(slots=True, kw_only=True)

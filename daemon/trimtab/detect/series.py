@@ -25,8 +25,10 @@ SERIES_METRICS: tuple[str, ...] = (
 )
 """Sample keys whose history the detectors look at: what the ring has to keep."""
 
+SPAN_RATIO = 0.95
+"""A span counts as seen when the first row is at least this share of it old."""
 COVER_RATIO = 0.8
-"""A span counts as seen when rows cover this share of it."""
+"""A GPU counts as seen when it has a value in this share of the rows: reports get lost now and then."""
 _RECENT_SECONDS = 60.0
 _FILLING_ROWS = 3
 
@@ -75,7 +77,7 @@ class SeriesView:
             return None
         first = int(np.searchsorted(series.at_seconds, self._at_seconds - seconds))
         moments = series.at_seconds[first:]
-        if len(moments) < 3 or float(moments[-1] - moments[0]) < COVER_RATIO * seconds - _interval(moments):
+        if len(moments) < 3 or float(moments[-1] - moments[0]) < SPAN_RATIO * seconds - _interval(moments):
             return None
         if self._at_seconds - float(moments[-1]) > _RECENT_SECONDS:
             return None

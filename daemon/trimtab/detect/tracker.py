@@ -125,7 +125,8 @@ class _Beat:
             for found in standing:
                 self._absent(found)
             return
-        seen = max(sightings, key=lambda sighting: sighting.order)
+        told_as = min(standing, key=lambda found: found.id).finding.rule if standing else ""
+        seen = max(sightings, key=lambda sighting: sighting.order(told_as))
         members = frozenset().union(*(sighting.members for sighting in sightings))
         names = {sighting.finding.incident for sighting in sightings} | {found.finding.incident for found in standing}
         if not standing:
@@ -193,7 +194,7 @@ class _Beat:
         old = found.finding
         joined = _joined(old, finding, members)
         step = _step(old, joined)
-        if _is_narrower(old, finding):
+        if _is_narrower(old, finding) or self._knows_less(old, finding):
             last_at = max(old.facts.get("last_at", ""), finding.facts.get("last_at", ""))
             joined, step = replace(old, facts={**_without(old, *_PASSING).facts, "last_at": last_at}), 0
         elif step < 0 and not self._has_held(old):
@@ -217,6 +218,15 @@ class _Beat:
             self.changed.append(after)
         elif is_news or _is_worth_keeping(found, after):
             self.touched.append(after)
+
+    def _knows_less(self, old: Finding, new: Finding) -> bool:
+        """Lines that only slid out of the window are no news: what they said holds until a reset is seen."""
+        if old.facts.get("kind") != "device" or old.facts.get("rests_on") != "events" or _step(old, new) > 0:
+            return False
+        if new.facts.get("last_at", "") > old.facts.get("last_at", ""):
+            return False
+        has_other_words = (old.action, old.severity, old.sentence) != (new.action, new.severity, new.sentence)
+        return has_other_words and reset_seen_at(old, self.window, self.fleet) is None
 
     def _has_held(self, old: Finding) -> bool:
         since = moment_of(old.facts.get(EASED_SINCE))

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.builders import an_xid
+
+import trimtab
+from trimtab.detect.detector import catalogue, event_detectors, judge_events
+from trimtab.detect.verdict import verdict_of
+from trimtab.model.advice import Action
+from trimtab.settings import DetectSettings
+
+ROOT = Path(trimtab.__file__).parents[1]
+
+
+def test_every_detector_is_in_the_catalogue_once():
+    names = [detector.name for detector in catalogue(DetectSettings())]
+    assert names == [
+        "device_fault", "gpus_missing", "node_silent", "blind", "clock_skew", "hung_job", "fragmentation",
+        "straggler", "hotspot", "idle_gpu",
+    ]  # fmt: skip
+    assert {detector.name for detector in event_detectors()} < set(names)
+
+
+def test_a_file_is_judged_without_numpy():
+    script = (
+        "import sys; sys.modules['numpy'] = None\n"
+        "from trimtab.detect.detector import event_detectors, judge_events\n"
+        "from trimtab.detect.tracker import Tracker\n"
+        "assert event_detectors() and judge_events() == ()\n"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": str(ROOT)})
+
+
+def test_missing_gpus_of_a_file_are_found_where_the_number_is_known():
+    (finding,) = judge_events(node="gpu-07", gpus_expected=8)
+    assert finding.action is Action.CORDON_REBOOT
+    assert judge_events(node="gpu-07") == ()
+
+
+def test_what_is_unknown_is_not_called_the_owners():
+    owner, unknown = an_xid(31, index=1), an_xid(987, index=2)
+    assert verdict_of(judge_events([owner])) is Action.ALERT_OWNER
+    assert verdict_of(judge_events([owner, unknown])) is Action.UNKNOWN
+    assert verdict_of(judge_events([owner, unknown, an_xid(79)])) is Action.CORDON_REBOOT
+    assert verdict_of([]) is Action.NONE
