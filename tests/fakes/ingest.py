@@ -36,6 +36,8 @@ class Ingest:
         inbox_reports_max: int = 20_000,
         commit_timeout_seconds: float = 5.0,
         listen: str = "127.0.0.1:0",
+        certificate_file: str = "",
+        key_file: str = "",
         **settings: int,
     ) -> None:
         self.tokens_file = directory / "node-tokens.toml"
@@ -55,10 +57,12 @@ class Ingest:
             commit_timeout_seconds=commit_timeout_seconds,
         )
         self.counts = app.state.counts
-        self._listener = Listener(app, name="ingest", listen=listen)
+        self._listener = Listener(
+            app, name="ingest", listen=listen, certificate_file=certificate_file, key_file=key_file
+        )
         self._beat = Beat("remember", self.commit, interval_seconds=COMMIT_SECONDS, clock=SystemClock())
         self.port = self._listener.port
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"{self._listener.scheme}://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         self._listener.start()

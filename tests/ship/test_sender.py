@@ -80,7 +80,7 @@ def answering(status: int, body: bytes = b"", **headers: str) -> Iterator[tuple[
             """Say nothing."""
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.server_port}", asked
@@ -332,6 +332,23 @@ def test_plaintext_off_the_host_is_allowed_by_the_setting(spool: Spool, clock: F
         daemon_urls=("http://daemon.example:9741",), allow_plaintext=True, token_file=str(tmp_path / "token")
     )
     assert isinstance(sender_of(settings, spool=spool, clock=clock), Sender)
+
+
+TLS = Path(__file__).parent.parent / "fixtures" / "tls"
+
+
+def test_tls_is_spoken_to_a_daemon_that_our_ca_vouches_for_and_to_no_other(
+    tmp_path: Path, spool: Spool, clock: FakeClock
+) -> None:
+    certificate = {"certificate_file": str(TLS / "server.pem"), "key_file": str(TLS / "server.key")}
+    with ingest(tmp_path, clock=clock, **certificate) as daemon:
+        token = daemon.a_token()
+        keep(spool, clock)
+        doubting = sender_to(daemon.url, spool=spool, clock=clock, token=token)
+        assert "certificate verify failed" in doubting.tick()
+        trusting = sender_to(daemon.url, spool=spool, clock=clock, token=token, ca_file=str(TLS / "ca.pem"))
+        assert trusting.tick() == "sent 1 live, 0 of 0 backlog; 0 waiting"
+        trusting.close()
 
 
 def test_reports_of_an_old_spool_and_a_new_one_are_not_confused(

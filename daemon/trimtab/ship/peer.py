@@ -84,6 +84,10 @@ class Peer:
             self._failures = 0
         return answer
 
+    def close(self) -> None:
+        """Hang up."""
+        self._session.close()
+
     def _post(self, body: bytes) -> Answer:
         headers = {
             "Content-Type": MSGPACK,

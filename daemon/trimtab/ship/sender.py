@@ -95,6 +95,11 @@ class Sender:
         sent = self.send_backlog()
         return self._sentence(live=live, sent=sent, waiting_before=waiting_before)
 
+    def close(self) -> None:
+        """Hang up; what waits stays in the spool."""
+        for peer in self._peers:
+            peer.close()
+
     def send_live(self) -> int:
         """Send the newest report if it still waits; returns how many were acknowledged."""
         sent = 0
