@@ -5,7 +5,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.builders import a_node, a_snapshot, a_window, a_workload, an_xid, gpu_uuid
+from tests.builders import a_node, a_snapshot, a_workload, an_xid, gpu_uuid
+from tests.detect.faults import NODE, judge, live, only, xid
 from tests.detect.views import (
     a_job_window,
     at,
@@ -19,36 +20,8 @@ from tests.fakes.clock import START
 
 from trimtab.detect.detector import judge_events
 from trimtab.detect.device_fault import DeviceFault
-from trimtab.model.advice import Action, Finding, Severity
-from trimtab.model.cluster import WorkloadState
+from trimtab.model.advice import Action, Severity
 from trimtab.model.reading import Event, EventKind, EventSource, GpuState
-from trimtab.model.window import NodeEvent, Window
-
-NODE = "gpu-07"
-
-
-def judge(window: Window) -> list[Finding]:
-    return list(DeviceFault().detect(window))
-
-
-def only(window: Window) -> Finding:
-    (finding,) = judge(window)
-    return finding
-
-
-def live(*events: Event, found=None, seconds: float = 0.0, **changes) -> Window:
-    """gpu-07 with eight GPUs, well unless said otherwise, and these events on it."""
-    return a_window(
-        {NODE: readings(NODE) if found is None else found},
-        events=[(NODE, event) for event in events],
-        at=at(seconds),
-        **changes,
-    )
-
-
-def xid(code: int, seconds: float = 0.0, **changes) -> Event:
-    return an_xid(code, node=NODE, at=at(seconds), **changes)
-
 
 # ---- what is said, and whom it hits ----
 
@@ -229,94 +202,6 @@ def test_a_withdrawn_recovery_action_answers_what_came_before():
 def test_a_gpu_that_came_back_is_raised_no_more():
     returned = replace(xid(79, 60), kind=EventKind.GPU_RETURNED, code=None)
     assert judge(live(xid(79), returned, seconds=61)) == []
-
-
-# ---- repeats ----
-
-
-def test_the_same_place_failing_again_is_the_operators():
-    place = "GPC 3, TPC 5, SM 1"
-    finding = only(live(xid(13, engine=place), xid(13, 400, engine=place), seconds=400))
-    assert finding.severity is Severity.WARNING
-    assert "EUD" in finding.advice
-
-
-def test_another_place_is_not():
-    finding = only(live(xid(13, engine="GPC 3, TPC 5, SM 1"), xid(13, 400, engine="GPC 1, TPC 0, SM 1"), seconds=400))
-    assert finding.severity is Severity.INFO
-
-
-def test_page_faults_of_different_programs_on_one_gpu_are_the_operators():
-    assert only(live(xid(31, pid=1), xid(31, 400, pid=2), seconds=400)).severity is Severity.WARNING
-    assert only(live(xid(31, pid=1), xid(31, 400, pid=1), seconds=400)).severity is Severity.INFO
-
-
-def test_five_bursts_of_a_note_become_a_trend():
-    notes = [xid(38, 200.0 * number) for number in range(5)]
-    assert judge(live(*notes[:4], seconds=800)) == []
-    assert only(live(*notes, seconds=800)).action is Action.WATCH
-
-
-# ---- corroboration ----
-
-
-@pytest.mark.parametrize(
-    ("events", "holds"),
-    [
-        ([xid(79)], True),
-        ([xid(95)], True),
-        ([xid(48)], False),
-        ([xid(48), xid(171)], True),
-        ([xid(46)], False),
-        ([xid(46), xid(154, details={"action": "0x1"})], True),
-        ([xid(119)], False),
-        ([xid(79, source=EventSource.USERSPACE)], False),
-        ([xid(79, source=EventSource.EXPORTER)], False),
-        ([xid(48, source=EventSource.USERSPACE), xid(171, source=EventSource.USERSPACE)], False),
-    ],
-)
-def test_two_sources_or_a_self_sufficient_one(events, holds):
-    assert only(live(*events)).is_corroborated is holds
-
-
-def test_the_gpus_own_counters_are_a_second_source():
-    found = with_values(readings(NODE), 3, **{"ecc_errors_total/uncorrected": 1.0})
-    assert only(live(xid(48), found=found)).is_corroborated
-
-
-def test_a_failed_job_is_a_second_source():
-    job = a_workload("llama-70b", on={NODE: range(8)}, state=WorkloadState.FAILED)
-    assert only(live(xid(48), snapshot=a_snapshot([a_node(NODE)], [job]))).is_corroborated
-
-
-def test_the_other_end_of_a_link_is_a_second_source():
-    registers = {"registers": "0x10000000 0x0 0x0 0x0 0x0 0x0 0x0"}
-    alone = live(xid(74, details=registers))
-    both = live(xid(74, details=registers), xid(74, 3, index=5, details=registers), seconds=3)
-    assert not only(alone).is_corroborated
-    assert only(both).is_corroborated
-
-
-def test_a_gpu_that_answers_long_after_contradicts_the_line():
-    finding = only(live(xid(79), seconds=120))
-    assert not finding.is_corroborated
-    assert any("still answers" in each.text for each in finding.against)
-
-
-def test_userspace_never_pages():
-    assert only(live(xid(79, source=EventSource.USERSPACE))).severity is Severity.WARNING
-
-
-def test_userspace_adds_nothing_to_what_the_kernel_says():
-    finding = only(live(xid(63), xid(79, source=EventSource.USERSPACE)))
-    assert finding.action is Action.RESET_AFTER_DRAIN
-
-
-def test_old_news_informs_and_never_pages():
-    window = live()
-    told = NodeEvent(cluster=window.cluster, node=NODE, event=xid(79), is_history_only=True)
-    finding = only(replace(window, events=(told,)))
-    assert (finding.is_history_only, finding.severity, finding.is_corroborated) == (True, Severity.INFO, False)
 
 
 # ---- the GPU's own state ----

@@ -36,6 +36,23 @@ Floats = NDArray[np.float32]
 Columns = NDArray[np.intp]
 
 
+class _LastColumns:
+    """The column index of the tuple of GPUs seen last: the ring gives the same tuple until a GPU comes or goes."""
+
+    def __init__(self) -> None:
+        self._held: tuple[tuple[GpuKey, ...], Mapping[tuple[str, str], int]] = ((), {})
+
+    def of(self, gpus: tuple[GpuKey, ...]) -> Mapping[tuple[str, str], int]:
+        held, index = self._held
+        if held is not gpus:
+            index = {(key.node, key.uuid): column for column, key in enumerate(gpus)}
+            self._held = (gpus, index)
+        return index
+
+
+_LAST_COLUMNS = _LastColumns()
+
+
 class SeriesView:
     """The series of one window, addressed by GPU."""
 
@@ -50,13 +67,18 @@ class SeriesView:
         return next((series.gpus for series in self._window.series.values()), ())
 
     @cached_property
-    def column_of(self) -> Mapping[GpuKey, int]:
-        """GPU -> its column in `gpus`."""
-        return {key: column for column, key in enumerate(self.gpus)}
+    def column_of(self) -> Mapping[tuple[str, str], int]:
+        """(node, GPU UUID) -> its column in `gpus`."""
+        return _LAST_COLUMNS.of(self.gpus)
 
     def columns(self, keys: Iterable[GpuKey]) -> Columns:
         """Columns of these GPUs; those without series have -1."""
-        return np.array([self.column_of.get(key, -1) for key in keys], dtype=np.intp)
+        return self.columns_at([(key.node, key.uuid) for key in keys])
+
+    def columns_at(self, places: Sequence[tuple[str, str]]) -> Columns:
+        """Columns of these (node, GPU UUID) pairs; those without series have -1."""
+        column_of = self.column_of
+        return np.array([column_of.get(place, -1) for place in places], dtype=np.intp)
 
     def last(self, metric: str) -> Floats | None:
         """The latest value of a metric for each of `gpus`; None where there is no recent row.

@@ -82,17 +82,14 @@ class Straggler:
         for workload in snapshot.workloads if snapshot else ():
             if not self._may_be_judged(workload, fleet.window):
                 continue
-            keys = tuple(
-                GpuKey(cluster=fleet.cluster, node=each.node, uuid=gpu)
-                for each in workload.placements
-                for gpu in each.gpus
-            )
-            columns = view.columns(keys)
-            if clocks is None or not keys or (columns >= 0).mean() < _SEEN_RATIO:
+            places = [(each.node, gpu) for each in workload.placements for gpu in each.gpus]
+            columns = view.columns_at(places)
+            if clocks is None or not places or (columns >= 0).mean() < _SEEN_RATIO:
                 continue
             seen = columns[columns >= 0]
             now = clocks[seen].astype(np.float64)
             if np.any(now < self._ratio * upper_median(now)) or _differs(activity, seen):
+                keys = tuple(GpuKey(cluster=fleet.cluster, node=node, uuid=gpu) for node, gpu in places)
                 yield _Gang(workload=workload, keys=keys, columns=columns)
 
     def _may_be_judged(self, workload: Workload, window: Window) -> bool:
