@@ -220,3 +220,15 @@ def test_a_dry_run_goes_all_the_way_writes_nothing_and_claims_nothing():
     assert scene.scheduler.calls == []
     assert scene.scheduler.snapshot().nodes == before.nodes
     assert list(scene.ledger.stored) == [1]
+
+
+def test_a_plan_made_before_the_cluster_changed_begins_nothing():
+    scene = evacuation()
+    scene.beat()
+    scene.approve()
+    old = scene.planner.propose(scene.scheduler.snapshot(), scene.findings, scene.budget)
+    scene.scheduler.nodes["gpu-22"] = replace(scene.scheduler.nodes["gpu-22"], is_ready=False)
+    advance = scene.issuer.advance(old, scene.scheduler.snapshot())
+    assert scene.command().state is CommandState.APPROVED
+    assert [one.sentence for one in advance.refusals] == ["gpu-22 takes no new work any more."]
+    assert scene.scheduler.calls == []

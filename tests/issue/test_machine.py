@@ -1,0 +1,126 @@
+"""People, faults, crashes and other movers in any order: when it comes to rest, nothing of ours is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.issue.scenes import Scene, evacuation, relocation, room_making
+from tests.issue.test_crash import Fuse, Killed, check
+
+from trimtab.errors import DecisionRefused, SchedulerRefused, SchedulerUnavailable
+from trimtab.issue import decisions
+from trimtab.model.cluster import WorkloadState
+from trimtab.model.command import CommandState, Mode
+from trimtab.settings import IssueSettings
+
+IDS = st.integers(1, 3)
+ERRORS = st.sampled_from((SchedulerUnavailable("no answer"), SchedulerRefused("no")))
+
+
+class Daemon(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fuse = Fuse()
+        self.scene: Scene = evacuation()
+        self.scene.ledger.at_point = self.scene.scheduler.at_point = self.fuse
+
+    @precondition(lambda self: not self.scene.ledger.stored)
+    @rule(make=st.sampled_from((evacuation, room_making, relocation)), mode=st.sampled_from((Mode.APPROVE, Mode.ACT)))
+    def choose(self, make, mode):
+        short = IssueSettings(mode=mode, settle_seconds_max=60, hold_seconds_max=60, retry_seconds=30)
+        self.scene = make(settings=short)
+        self.fuse = Fuse()
+        self.scene.ledger.at_point = self.scene.scheduler.at_point = self.fuse
+
+    @rule(seconds=st.sampled_from((5, 10, 20, 400)))
+    def beat(self, seconds):
+        try:
+            self.scene.beat(seconds=seconds)
+        except Killed:
+            self.scene.restart()
+
+    @rule(points=st.integers(1, 30))
+    def crash_soon(self, points):
+        self.fuse.set(points)
+
+    @rule(number=IDS, what=st.sampled_from(("approve", "approve", "approve", "reject", "undo", "snooze")))
+    def decide(self, number, what):
+        scene, by = self.scene, {"who": "mei", "now": self.scene.clock.now()}
+        with contextlib.suppress(DecisionRefused, Killed):
+            if what == "approve":
+                command = scene.ledger.command(number)
+                fingerprint = command.recommendation.fingerprint if command else ""
+                decisions.approve(scene.ledger, number, fingerprint=fingerprint, settings=scene.settings, **by)
+            elif what == "snooze":
+                decisions.snooze(scene.ledger, number, seconds=60, **by)
+            else:
+                getattr(decisions, what)(scene.ledger, number, reason="", **by)
+
+    @rule(is_paused=st.booleans())
+    def pause(self, is_paused):
+        self.scene.ledger.paused = is_paused
+
+    @rule(mode=st.sampled_from(tuple(Mode)))
+    def change_mode(self, mode):
+        self.scene.restart(IssueSettings(mode=mode, settle_seconds_max=60, hold_seconds_max=60, retry_seconds=30))
+
+    @rule(error=ERRORS, which=st.sampled_from(("hold", "submit", "release")))
+    def scheduler_fails_once(self, error, which):
+        setattr(self.scene.scheduler, f"next_{which}_error", error)
+
+    @rule(is_stuck=st.booleans())
+    def nothing_starts(self, is_stuck):
+        self.scene.scheduler.is_stuck = is_stuck
+
+    @rule(data=st.data(), is_ready=st.booleans())
+    def a_node_goes_or_comes(self, data, is_ready):
+        name = data.draw(st.sampled_from(sorted(self.scene.scheduler.nodes)))
+        node = self.scene.scheduler.nodes[name]
+        self.scene.scheduler.nodes[name] = replace(node, is_ready=is_ready)
+
+    @rule(data=st.data())
+    def a_person_cordons_or_uncordons(self, data):
+        name = data.draw(st.sampled_from(sorted(self.scene.scheduler.nodes)))
+        scheduler = self.scene.scheduler
+        if scheduler.nodes[name].is_cordoned:
+            scheduler.uncordon(name)
+        else:
+            scheduler.cordon(name)
+
+    @rule(data=st.data())
+    def a_job_ends(self, data):
+        jobs = self.scene.scheduler.jobs
+        job = jobs[data.draw(st.sampled_from(sorted(jobs)))]
+        if job.state is WorkloadState.RUNNING:
+            jobs[job.id] = replace(job, state=WorkloadState.FINISHED, placements=())
+
+    @invariant()
+    def no_gpu_is_held_twice(self):
+        jobs = self.scene.scheduler.jobs.values()
+        held = [(place.node, gpu) for job in jobs for place in job.placements for gpu in place.gpus]
+        assert len(held) == len(set(held))
+
+    @invariant()
+    def a_persons_cordon_is_never_ours(self):
+        for node in self.scene.scheduler.nodes.values():
+            assert not (node.is_cordoned and node.cordoned_by is None)
+
+    def teardown(self):
+        """Nobody does anything any more: what has begun ends, and what a crash left is given back."""
+        self.fuse.set(0)
+        scheduler = self.scene.scheduler
+        scheduler.is_stuck = False
+        scheduler.next_hold_error = scheduler.next_submit_error = scheduler.next_release_error = None
+        self.scene.restart(IssueSettings(mode=Mode.RECOMMEND, settle_seconds_max=60, hold_seconds_max=60))
+        for _ in range(16):
+            self.scene.beat()
+        check(self.scene)
+        assert not [one for one in self.scene.ledger.commands(live_only=True) if one.state is not CommandState.PROPOSED]
+
+
+Daemon.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestDaemon = Daemon.TestCase
