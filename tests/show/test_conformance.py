@@ -1,0 +1,95 @@
+"""The API tried against its own OpenAPI document by schemathesis, over a real listener."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    ignored_auth,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+from tests.fakes.people import TOKEN, Served, a_board, a_recommendation, serving
+
+from trimtab.show.api_routes import Route
+from trimtab.show.api_table import ROUTES
+from trimtab.show.openapi import openapi_document
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+    unsupported_method,
+    ignored_auth,
+]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serving(board=a_board(), web=tmp_path_factory.mktemp("web")) as running:
+        yield running
+
+
+SCHEMA = schemathesis.openapi.from_dict(openapi_document(ROUTES))
+TAKES_INPUT = [route for route in ROUTES if route.query or route.body or "{id}" in route.path]
+
+
+def try_it(served: Served, route: Route, mode: GenerationMode) -> None:
+    @settings(
+        max_examples=25,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=SCHEMA[route.path][route.method].as_strategy(generation_mode=mode))
+    def one(case: schemathesis.Case) -> None:
+        case.call_and_validate(
+            base_url=served.url, headers={"Authorization": f"Bearer {TOKEN}"}, checks=CHECKS, timeout=10
+        )
+
+    one()
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_what_the_document_allows_is_answered_as_it_promises(served: Served, route: Route) -> None:
+    try_it(served, route, GenerationMode.POSITIVE)
+
+
+@pytest.mark.parametrize("route", TAKES_INPUT, ids=lambda route: f"{route.method} {route.path}")
+def test_what_the_document_forbids_is_refused(served: Served, route: Route) -> None:
+    try_it(served, route, GenerationMode.NEGATIVE)
+
+
+@pytest.mark.parametrize(
+    ("path", "id", "body"),
+    [
+        ("/api/v1/findings/{id}", 31, None),
+        ("/api/v1/recommendations/{id}", 11, None),
+        ("/api/v1/recommendations/{id}/snooze", 11, {"seconds": 60.0}),
+        ("/api/v1/recommendations/{id}/approve", 11, {"fingerprint": a_recommendation().fingerprint}),
+        ("/api/v1/recommendations/{id}/approve", 11, {"fingerprint": "0" * 16}),
+        ("/api/v1/recommendations/{id}/undo", 11, {"reason": "too early"}),
+        ("/api/v1/recommendations/{id}/reject", 11, {"reason": "the spare is needed"}),
+    ],
+)
+def test_what_exists_is_answered_as_the_document_promises(
+    served: Served, path: str, id: int, body: dict[str, object] | None
+) -> None:
+    operation = SCHEMA[path]["GET" if body is None else "POST"]
+    given_body = {} if body is None else {"body": body, "media_type": "application/json"}
+    case = operation.Case(path_parameters={"id": id}, **given_body)
+    answer = case.call(base_url=served.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=10)
+    case.validate_response(answer, checks=[status_code_conformance, response_schema_conformance])
+    assert answer.status_code in (200, 409)
