@@ -269,8 +269,7 @@ def _object(reference: Pointer) -> Any:  # noqa: ANN401 - whatever the binding p
 
 
 def _int(number: Pointer) -> int:
-    value: int = getattr(number, "value", number)
-    return value
+    return int(number) if isinstance(number, int) else int(number.value)
 
 
 def _address(pointer: Pointer) -> int:
