@@ -13,7 +13,7 @@ from trimtab import __version__
 VERBS: dict[str, tuple[str, str]] = {
     "agent": ("trimtab.cli.run", "agent"),
     "daemon": ("trimtab.cli.run", "daemon"),
-    "demo": ("trimtab.cli.run", "demo"),
+    "demo": ("trimtab.cli.demo", "demo"),
     "token": ("trimtab.cli.token", "token"),
     "inspect": ("trimtab.cli.inspect", "inspect"),
     "status": ("trimtab.cli.watch", "status"),

@@ -12,6 +12,9 @@ from trimtab.sim.cluster import SimulatedCluster
 from trimtab.sim.fleet import SimNode
 from trimtab.sim.jobs import Job
 
+LASTING = " (lasting)"
+"""How `marks_held` says that a write is meant to stay."""
+
 
 class WriteDesk:
     """Takes writes and gives them back. The same write under the same mark is done once."""
@@ -62,7 +65,7 @@ class WriteDesk:
                 held.setdefault(kept.command, []).append(f"{kept.gpus} GPUs of {kept.node} for {kept.workload}")
             for node in cluster.node_list:
                 if node.cordoned_by:
-                    lasting = " (lasting)" if node.does_cordon_last else ""
+                    lasting = LASTING if node.does_cordon_last else ""
                     held.setdefault(node.cordoned_by, []).append(f"cordon of {node.name}{lasting}")
             for job in cluster.jobs.values():
                 if job.suspended_by:

@@ -1,0 +1,161 @@
+"""Where a demo lives: its scratch folder, ports, tokens and the daemon's settings file."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from trimtab.errors import SettingsError
+from trimtab.ship.tokens import digest_of, new_token
+
+PEOPLE_PORT = 9740
+"""Where the page is unless another program has the port."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `trimtab demo` was asked for."""
+
+    speed: float = 20.0
+    nodes: int = 24
+    seed: int = 0
+    database: str | None = None
+    is_auto_approved: bool = False
+    for_seconds: float | None = None
+    is_json: bool = False
+    port: int | None = None
+    is_kept: bool = False
+    kill_daemon: int = 0
+    """How often the daemon is killed at random within `for_seconds`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """The folders and addresses of one demo."""
+
+    scratch: Path
+    cluster: str
+    people_port: int
+    ingest_port: int
+    database_url: str
+
+    @property
+    def state_directory(self) -> Path:
+        """The daemon's."""
+        return self.scratch / "daemon"
+
+    @property
+    def settings_file(self) -> Path:
+        """The daemon's."""
+        return self.scratch / "daemon.toml"
+
+    @property
+    def log_file(self) -> Path:
+        """What the daemon logs."""
+        return self.scratch / "daemon.log"
+
+    @property
+    def url(self) -> str:
+        """Where people meet the daemon."""
+        return f"http://127.0.0.1:{self.people_port}"
+
+    @property
+    def ingest_url(self) -> str:
+        """Where agents do."""
+        return f"http://127.0.0.1:{self.ingest_port}"
+
+    def agent_directory(self, node: str) -> Path:
+        """Where one node's agent keeps its spool."""
+        return self.scratch / "agents" / node
+
+    def token_file(self, node: str) -> Path:
+        """One node's token."""
+        return self.scratch / "tokens" / node
+
+
+def find_ports(asked: int | None) -> tuple[int, int]:
+    """A port for people and one for agents. Raises SettingsError when the one asked for is taken."""
+    people = _free_port(asked or PEOPLE_PORT)
+    if people is None:
+        if asked:
+            raise SettingsError(f"--port {asked}: another program listens there. Choose another port.")
+        people = _free_port(0)
+    ingest = _free_port(0)
+    if people is None or ingest is None:
+        raise SettingsError("No port is free on 127.0.0.1.")
+    return people, ingest
+
+
+def _free_port(port: int) -> int | None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return None
+        number: int = probe.getsockname()[1]
+        return number
+
+
+def give_tokens(ground: Ground, nodes: list[str]) -> None:
+    """A token for each node: in its own file, its hash in the daemon's table."""
+    ground.state_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ground.token_file("").mkdir(mode=0o700, parents=True, exist_ok=True)
+    lines = ["[nodes]"]
+    for node in nodes:
+        token = new_token()
+        path = ground.token_file(node)
+        path.touch(mode=0o600)
+        path.write_text(token + "\n", encoding="ascii")
+        lines.append(f'"{node}" = "{digest_of(token)}"')
+    table = ground.state_directory / "node-tokens.toml"
+    table.touch(mode=0o600)
+    table.write_text("\n".join(lines) + "\n", encoding="ascii")
+
+
+def write_settings(ground: Ground, *, control_url: str, speed: float, anchor: datetime) -> tuple[str, ...]:
+    """The daemon's settings file; returns what differs from a real daemon's, in sentences."""
+    beat_seconds = max(5.0, speed * 0.5)
+    silent_seconds = max(60.0, speed * 8.0)
+    patience_seconds = max(900.0, speed * 600.0)
+    text = f"""\
+# Written by `trimtab demo`. Times are simulated: {speed:g} s pass in one second of the wall.
+cluster = "{ground.cluster}"
+state_directory = "{ground.state_directory}"
+
+[ingest]
+listen = "127.0.0.1:{ground.ingest_port}"
+
+[people]
+listen = "127.0.0.1:{ground.people_port}"
+
+[store]
+url = "{ground.database_url}"
+commit_interval_seconds = {max(1.0, speed * 0.2)}
+
+[detect]
+interval_seconds = {beat_seconds}
+silent_after_seconds = {silent_seconds}
+
+[plan]
+interval_seconds = {beat_seconds}
+expiry_seconds = {patience_seconds}
+
+[issue]
+mode = "approve"
+settle_seconds_max = {patience_seconds}
+hold_seconds_max = {patience_seconds * 2}
+
+[simulated]
+url = "{control_url}"
+speed = {speed}
+anchor = "{anchor.isoformat()}"
+"""
+    ground.settings_file.write_text(text, encoding="utf-8")
+    return (
+        f"Beats every {beat_seconds / speed:.1f} s of the wall; a node counts as silent after "
+        f"{silent_seconds / speed:.0f} s; a recommendation stands {patience_seconds / speed / 60:.0f} min.",
+        "All other thresholds are a real daemon's: heat 5 min, a slow rank 2 min, waiting for placement 2 min.",
+    )
