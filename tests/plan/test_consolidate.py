@@ -159,7 +159,22 @@ def test_spare_nodes_stay_spare_for_the_one_who_waits_and_for_those_who_would_le
     assert plan.recommendations == ()
     assert plan.refusals[0].sentence == (
         "Not moved: eval-9 needs 1 × 8 GPUs; 7 are free, never more than 7 together (gpu-03). "
-        "gpu-22 is kept for faults. 1 node could be emptied, but not all who leave would have a seat."
+        "gpu-22 is kept for faults. No move makes GPUs."
+    )
+
+
+def test_a_node_whose_jobs_would_fit_nowhere_is_not_emptied():
+    jobs = [
+        a_workload("a", on={"gpu-03": [0, 1]}, checkpoint=FRESH),
+        a_workload("b", on={"gpu-04": range(7)}, is_preemptible=False),
+        a_workload("c", on={"gpu-05": range(7)}, is_preemptible=False),
+        a_workload("eval-9"),
+    ]
+    plan = plan_for(a_snapshot([a_node(f"gpu-0{n}") for n in (3, 4, 5)], jobs, taken_at=NOW))
+    assert plan.recommendations == ()
+    assert plan.refusals[0].sentence == (
+        "Not moved: eval-9 needs 1 × 8 GPUs; 8 are free, never more than 6 together (gpu-03). "
+        "1 node could be emptied, but not all who leave would have a seat."
     )
 
 

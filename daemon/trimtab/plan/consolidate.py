@@ -9,7 +9,7 @@ from trimtab.model.advice import Subject
 from trimtab.model.cluster import ClusterSnapshot, Workload
 from trimtab.model.command import Cost, Move, MoveKind, Recommendation, RecommendationKind, Seat
 from trimtab.plan.cost import Disturbed, best_moment, cost_of
-from trimtab.plan.displace import displacement, displacement_text
+from trimtab.plan.displace import displacement_text
 from trimtab.plan.draft import Draft, leaving, move_of, seats_of, writes_of
 from trimtab.plan.emptying import Emptying, emptyings
 from trimtab.plan.gain import gain_of_starting
@@ -80,33 +80,43 @@ class Found:
 
 def _make_room(draft: Draft, waiting: Workload, purpose: str) -> Found | str:
     """Seats for all pods of the one who waits, or the sentence that says why there are none."""
+    if sum(draft.room.free_without_spares().values()) < waiting.gpus:
+        return _why_none(draft, waiting, 0)  # whoever moves, as many GPUs are held after as before
     room = draft.room.copy()
     seats = _seats_at_hand(waiting, room)
     if len(seats) == waiting.pods:
         return Found(seats, [])
     standing = draft.standing.get(purpose)
     options = emptyings(draft, waiting, room, standing)
+    emptied = _empty(draft, options, room, waiting.pods - len(seats), standing)
+    seats += [
+        Seat(pod=_pod(waiting, len(seats) + place), node=option.node, gpus=waiting.gpus_per_pod)
+        for place, (option, _) in enumerate(emptied)
+    ]
+    return Found(seats, emptied) if len(seats) == waiting.pods else _why_none(draft, waiting, len(options))
+
+
+def _empty(
+    draft: Draft, options: Sequence[Emptying], room: Room, wanted: int, standing: Recommendation | None
+) -> list[tuple[Emptying, tuple[Move, ...]]]:
+    """As many nodes as are wanted, cheapest first, each with a seat for everybody who leaves it."""
     emptied: list[tuple[Emptying, tuple[Move, ...]]] = []
     targets: set[str] = set()
     moved: set[str] = set()
     for option in options:
-        if len(seats) == waiting.pods:
+        if len(emptied) == wanted:
             break
         if moved & {one.id for one in option.victims} or _is_over_budget(draft, moved, option):
             continue
         if room.free.get(option.node, 0) < option.gpus_free:
             continue  # a victim of an earlier node was seated here
         moves = _seat_victims(draft, option, room, frozenset({*targets, option.node}), standing)
-        if moves is None:
-            continue
-        emptied.append((option, moves))
-        targets.add(option.node)
-        moved.update(one.id for one in option.victims)
-        room.free.pop(option.node, None)
-        seats.append(Seat(pod=_pod(waiting, len(seats)), node=option.node, gpus=waiting.gpus_per_pod))
-    if len(seats) < waiting.pods:
-        return _why_none(draft, waiting, len(options))
-    return Found(seats, emptied)
+        if moves is not None:
+            emptied.append((option, moves))
+            targets.add(option.node)
+            moved.update(one.id for one in option.victims)
+            room.close(option.node)
+    return emptied
 
 
 def _pod(waiting: Workload, rank: int) -> str:
@@ -152,7 +162,7 @@ def _seat_victims(
         if draft.refusal(move) is not None:
             return None
         moves.append(move)
-    room.free = trial.free
+    room.become(trial)
     return tuple(moves)
 
 
@@ -169,10 +179,12 @@ def _why_none(draft: Draft, waiting: Workload, options: int) -> str:
     head += f", never more than {largest} together ({best})." if largest else "."
     spares = sorted(draft.room.spares)
     kept = f" {list_text(spares)} {'is' if len(spares) == 1 else 'are'} kept for faults." if spares else ""
-    forced = displacement(draft.snapshot, waiting)
+    forced = draft.displacement(waiting)
     if forced is not None:
         return head + kept + " " + displacement_text(forced, waiting)
     tried = f" {count_text(options, 'node')} could be emptied, but not all who leave would have a seat."
+    if free < waiting.gpus:
+        return head + kept + " No move makes GPUs."
     return head + kept + (tried if options else " No node can be emptied: nobody there may be moved.")
 
 

@@ -29,35 +29,49 @@ class Displacement:
     """The most GPUs that evicting all of those would free on one node, without any move."""
 
 
+NODES_TRIED_MAX = 8
+"""Nodes where fewest jobs would have to leave are worked out in full; a refusal needs no exact minimum."""
+
+
 def displacement(snapshot: ClusterSnapshot, waiting: Workload) -> Displacement | None:
     """The cheapest way to seat one pod of `waiting` on one node by evicting lower priorities, or None."""
     running = [one for one in snapshot.workloads if one.is_running and one.pods == 1 and one.placements]
     lower = [one for one in running if one.priority < waiting.priority and one.is_preemptible]
     if not lower:
         return None
-    found = [
-        made
-        for node in snapshot.nodes
-        if node.is_schedulable and (made := _on_node(node, snapshot, waiting, running, lower)) is not None
+    here: dict[str, list[Workload]] = {}
+    for one in sorted(running, key=lambda each: (each.priority, each.id)):
+        here.setdefault(one.nodes[0], []).append(one)
+    able = []
+    for node in snapshot.nodes:
+        leaving = _who_leaves(node, snapshot, waiting, here.get(node.name, []))
+        if leaving:
+            able.append((len(leaving), node.name, leaving))
+    tried = [
+        _on_node(name, snapshot, leaving, lower)
+        for _, name, leaving in sorted(able, key=lambda each: each[:2])[:NODES_TRIED_MAX]
     ]
+    found = [one for one in tried if one is not None]
     return min(found, key=lambda one: (len(one.evictions), len(one.moves), one.node), default=None)
 
 
-def _on_node(
-    node: Node, snapshot: ClusterSnapshot, waiting: Workload, running: list[Workload], lower: list[Workload]
-) -> Displacement | None:
+def _who_leaves(node: Node, snapshot: ClusterSnapshot, waiting: Workload, here: list[Workload]) -> list[Workload]:
+    """Lowest priority first, until there is room; empty where that cannot be."""
     usable = sum(1 for gpu in node.gpus if gpu.is_usable)
-    here = sorted((one for one in running if one.nodes == (node.name,)), key=lambda one: (one.priority, one.id))
+    if not node.is_schedulable or usable < waiting.gpus_per_pod:
+        return []
     deficit = waiting.gpus_per_pod - len(snapshot.free_gpus[node.name])
-    if usable < waiting.gpus_per_pod or deficit <= 0:
-        return None
-    leaving, freed = [], 0
+    leaving: list[Workload] = []
     for one in here:
-        if freed < deficit:
+        if deficit > 0:
             leaving.append(one)
-            freed += one.gpus
-    if freed < deficit:
-        return None
+            deficit -= one.gpus
+    return leaving if deficit <= 0 else []
+
+
+def _on_node(
+    node: str, snapshot: ClusterSnapshot, leaving: list[Workload], lower: list[Workload]
+) -> Displacement | None:
     lower_ids = {one.id for one in lower}
     evicted = [one for one in leaving if one.id in lower_ids]
     seated = _seat_the_others(node, snapshot, [one for one in leaving if one.id not in lower_ids], lower)
@@ -65,21 +79,21 @@ def _on_node(
         return None
     elsewhere, moves = seated
     return Displacement(
-        node=node.name,
+        node=node,
         evictions=tuple(one.id for one in (*evicted, *elsewhere)),
         evictions_here=len(evicted),
         moves=tuple(moves),
-        gpus_freed=freed + len(snapshot.free_gpus[node.name]),
+        gpus_freed=sum(one.gpus for one in leaving) + len(snapshot.free_gpus[node]),
         lower_priority=len(lower),
         gpus_freed_in_place=_freed_in_place(snapshot, lower),
     )
 
 
 def _seat_the_others(
-    node: Node, snapshot: ClusterSnapshot, others: list[Workload], lower: list[Workload]
+    node: str, snapshot: ClusterSnapshot, others: list[Workload], lower: list[Workload]
 ) -> tuple[list[Workload], list[tuple[str, str]]] | None:
-    free = Counter({name: len(gpus) for name, gpus in snapshot.free_gpus.items() if name != node.name})
-    pool = sorted((one for one in lower if one.nodes != (node.name,)), key=lambda one: (one.priority, one.gpus, one.id))
+    free = Counter({name: len(gpus) for name, gpus in snapshot.free_gpus.items() if name != node})
+    pool = sorted((one for one in lower if one.nodes != (node,)), key=lambda one: (one.priority, one.gpus, one.id))
     pool = [one for one in pool if one.nodes[0] in free]
     evicted: list[Workload] = []
     moves: list[tuple[str, str]] = []

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 
 from trimtab.model.advice import Action, OpenFinding, Subject
 from trimtab.model.cluster import ClusterSnapshot, Placement, Workload
 from trimtab.model.command import Budget, Move, MoveKind, Plan, Recommendation, Refusal, Seat, Verb, Write
 from trimtab.plan.budget import Purse, cordons_of
+from trimtab.plan.displace import Displacement, displacement
 from trimtab.plan.room import Room, gpus_by_node, room_of
 from trimtab.plan.rules import Rule, command_at_work, first_refusal
 from trimtab.settings import PlanSettings
@@ -47,11 +49,37 @@ class Draft:
         self._purse = Purse(budget)
         self._recommendations: list[Recommendation] = []
         self._refusals: list[Refusal] = []
+        self._may_make_room: dict[str, bool] = {}
+        self._displacements: dict[tuple[int, int], Displacement | None] = {}
 
     @property
     def moves_left(self) -> int | None:
         """Moves that may still be proposed; None = no limit."""
         return self._purse.moves_left
+
+    @cached_property
+    def running_by_node(self) -> Mapping[str, tuple[Workload, ...]]:
+        """Node -> what runs there, by id; made once a plan."""
+        found: dict[str, list[Workload]] = {}
+        for workload in sorted(self.snapshot.workloads, key=lambda one: one.id):
+            if workload.is_running:
+                for node in workload.nodes:
+                    found.setdefault(node, []).append(workload)
+        return {node: tuple(residents) for node, residents in found.items()}
+
+    def may_make_room(self, workload: Workload) -> bool:
+        """Whether no rule protects a workload from being moved for another, and nobody has it in hand."""
+        if workload.id not in self._may_make_room:
+            move = move_of(workload, MoveKind.CONSOLIDATE, None, ())
+            self._may_make_room[workload.id] = self.refusal(move) is None
+        return self._may_make_room[workload.id] and not self.is_in_hand(workload)
+
+    def displacement(self, waiting: Workload) -> Displacement | None:
+        """What force would take for one pod of this size and priority; made once a plan for each."""
+        key = (waiting.priority, waiting.gpus_per_pod)
+        if key not in self._displacements:
+            self._displacements[key] = displacement(self.snapshot, waiting)
+        return self._displacements[key]
 
     def is_in_hand(self, workload: Workload) -> bool:
         """Whether a command or this plan moves it already."""
@@ -92,7 +120,7 @@ class Draft:
         for node, gpus in net_need(moves).items():
             self.room.take(node, gpus)
         for node in cordons:
-            self.room.free.pop(node, None)
+            self.room.close(node)
         self.claimed.update(move.workload for move in moves if move.workload)
         self._recommendations.append(recommendation)
         return True

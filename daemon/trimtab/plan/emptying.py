@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from trimtab.model.cluster import Workload
-from trimtab.model.command import MoveKind, Recommendation
+from trimtab.model.command import Recommendation
 from trimtab.plan.cost import Disturbed, gpu_hours, next_checkpoint
-from trimtab.plan.draft import Draft, move_of
+from trimtab.plan.draft import Draft
 from trimtab.plan.room import Room
 
 NODES_TRIED_MAX = 64
-"""Nodes that need fewest GPUs emptied are looked at in depth; more would cost time and never be chosen."""
+"""So many ways are compared, on the nodes that need fewest GPUs emptied; more would cost time and hardly be chosen."""
 RESIDENTS_COMBINED_MAX = 10
 """Up to this many jobs on a node all choices are compared; beyond it the cheapest per GPU go first."""
 STANDING_DISCOUNT_RATIO = 0.75
@@ -35,17 +35,11 @@ class Emptying:
 
 def emptyings(draft: Draft, waiting: Workload, room: Room, standing: Recommendation | None) -> list[Emptying]:
     """One option a node, cheapest first; the node that the standing advice empties has a head start."""
-    residents = _movable_by_node(draft, waiting)
-    found = []
-    for node in _nodes_to_try(waiting, room, residents, standing):
-        option = _cheapest(
-            draft,
-            waiting,
-            node=node,
-            free=room.free[node],
-            residents=residents.get(node, []),
-            standing=standing,
-        )
+    found: list[Emptying] = []
+    for node in _nodes_to_try(draft, waiting, room, standing):
+        if len(found) == NODES_TRIED_MAX:
+            break
+        option = _cheapest(draft, waiting, node=node, free=room.free[node], standing=standing)
         if option is not None:
             found.append(option)
     kept = _nodes_of(standing)
@@ -66,28 +60,18 @@ def _nodes_of(standing: Recommendation | None) -> frozenset[str]:
     )
 
 
-def _movable_by_node(draft: Draft, waiting: Workload) -> dict[str, list[Workload]]:
-    """Node -> jobs that may be moved off it; each whom a rule protects is left out, silently: it is no failure."""
-    found: dict[str, list[Workload]] = {}
-    for workload in sorted(draft.snapshot.workloads, key=lambda one: one.id):
-        if not workload.is_running or draft.is_in_hand(workload) or workload.id == waiting.id:
-            continue
-        if draft.refusal(move_of(workload, MoveKind.CONSOLIDATE, None, ())) is None:
-            for node in workload.nodes:
-                found.setdefault(node, []).append(workload)
-    return found
-
-
-def _nodes_to_try(
-    waiting: Workload, room: Room, residents: dict[str, list[Workload]], standing: Recommendation | None
-) -> list[str]:
+def _nodes_to_try(draft: Draft, waiting: Workload, room: Room, standing: Recommendation | None) -> list[str]:
+    """The standing advice's nodes first, then those that need fewest GPUs emptied."""
     kept = _nodes_of(standing)
     able = [
         node
         for node, usable in room.usable.items()
-        if usable >= waiting.gpus_per_pod and node in room.free and node not in room.spares and node in residents
+        if usable >= waiting.gpus_per_pod
+        and node in room.free
+        and node not in room.spares
+        and node in draft.running_by_node
     ]
-    return sorted(able, key=lambda node: (node not in kept, -room.free[node], node))[:NODES_TRIED_MAX]
+    return sorted(able, key=lambda node: (node not in kept, -room.free[node], node))
 
 
 def _held_on(workload: Workload, node: str) -> int:
@@ -95,16 +79,11 @@ def _held_on(workload: Workload, node: str) -> int:
 
 
 def _cheapest(
-    draft: Draft,
-    waiting: Workload,
-    *,
-    node: str,
-    free: int,
-    residents: Sequence[Workload],
-    standing: Recommendation | None,
+    draft: Draft, waiting: Workload, *, node: str, free: int, standing: Recommendation | None
 ) -> Emptying | None:
     deficit = waiting.gpus_per_pod - free
-    if deficit <= 0:
+    residents = [one for one in draft.running_by_node[node] if one.id != waiting.id and draft.may_make_room(one)]
+    if deficit <= 0 or sum(_held_on(one, node) for one in residents) < deficit:
         return None
     prices = {one.id: _price(draft, waiting, one) for one in residents}
     stood = {move.workload for move in standing.moves} if standing is not None else set()

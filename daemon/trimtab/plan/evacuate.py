@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from trimtab.model.advice import Action, OpenFinding, Subject, worst
-from trimtab.model.cluster import Node, Workload, WorkloadState
+from trimtab.model.cluster import Node, Workload
 from trimtab.model.command import Move, MoveKind, Recommendation, RecommendationKind
 from trimtab.plan.cost import Disturbed, cost_of
 from trimtab.plan.draft import Draft, leaving, move_of, seats_of, writes_of
@@ -102,18 +102,14 @@ def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> N
 
 def _residents(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> list[Workload]:
     """What runs on the node, or was thrown back into the queue by its fault, and nobody has in hand; hit ones first."""
-    found = [
-        one
-        for one in draft.snapshot.workloads
-        if ((one.is_running and node in one.nodes) or _is_thrown_back(one, findings)) and not draft.is_in_hand(one)
-    ]
+    here = draft.running_by_node.get(node, ())
+    back = tuple(one for one in draft.snapshot.waiting if _is_thrown_back(one, findings))
+    found = [one for one in (*here, *back) if not draft.is_in_hand(one)]
     return sorted(found, key=lambda one: (not is_hit(one, findings), -one.priority, one.id))
 
 
 def _is_thrown_back(workload: Workload, findings: Sequence[OpenFinding]) -> bool:
-    if workload.state is not WorkloadState.WAITING or "quota" in (workload.waiting_reason or ""):
-        return False
-    return is_hit(workload, findings)
+    return "quota" not in (workload.waiting_reason or "") and is_hit(workload, findings)
 
 
 def is_hit(workload: Workload, findings: Sequence[OpenFinding]) -> bool:
@@ -134,7 +130,7 @@ def _bring_back(
     draft: Draft, node: str, residents: Sequence[Workload], findings: Sequence[OpenFinding], purpose: str
 ) -> list[tuple[Move, Disturbed]]:
     room = draft.room.copy()
-    room.free.pop(node, None)
+    room.close(node)
     moved: list[tuple[Move, Disturbed]] = []
     for workload in residents:
         kind = MoveKind.DRAIN if is_hit(workload, findings) else MoveKind.MIGRATE
@@ -201,10 +197,9 @@ def seat_off_node(
 
 def spares_text(room: Room, search: Search) -> str:
     """What is kept back, for the sentence of a refusal."""
-    whole = sum(1 for node in room.free if room.is_whole(node))
-    if not search.keeps_spares or not whole:
+    if not search.keeps_spares or not room.whole:
         return ""
-    return f" ({count_text(whole, 'whole free node')}, {room.spares_kept} kept for faults)"
+    return f" ({count_text(room.whole, 'whole free node')}, {room.spares_kept} kept for faults)"
 
 
 def standing_nodes(standing: Recommendation | None, workload: str) -> frozenset[str]:

@@ -85,15 +85,15 @@ def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> N
 def _sufferers(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> list[Workload]:
     found = [
         one
-        for one in draft.snapshot.workloads
-        if one.is_running and node in one.nodes and not draft.is_in_hand(one) and evacuate.is_hit(one, findings)
+        for one in draft.running_by_node.get(node, ())
+        if not draft.is_in_hand(one) and evacuate.is_hit(one, findings)
     ]
     return sorted(found, key=lambda one: (-one.priority, one.id))
 
 
 def _move_off(draft: Draft, node: str, sufferers: Sequence[Workload], purpose: str) -> list[tuple[Move, Disturbed]]:
     room = draft.room.copy()
-    room.free.pop(node, None)
+    room.close(node)
     search = Search(may_use_spares=True, keeps_spares=True)
     found: list[tuple[Move, Disturbed]] = []
     for workload in sufferers:

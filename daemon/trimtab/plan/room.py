@@ -20,6 +20,13 @@ class Room:
     racks: Mapping[str, str | None]
     spares: frozenset[str]
     spares_kept: int = 0
+    whole: int = -1
+    """How many nodes are whole and free; counted once, then kept up to date."""
+
+    def __post_init__(self) -> None:
+        """Count the whole nodes where a copy does not bring the count along."""
+        if self.whole < 0:
+            self.whole = sum(1 for node in self.free if self.is_whole(node))
 
     def copy(self) -> Room:
         """A copy to try on."""
@@ -29,11 +36,24 @@ class Room:
             racks=self.racks,
             spares=self.spares,
             spares_kept=self.spares_kept,
+            whole=self.whole,
         )
+
+    def become(self, trial: Room) -> None:
+        """Take over what was tried on a copy."""
+        self.free, self.whole = trial.free, trial.whole
 
     def take(self, node: str, gpus: int) -> None:
         """Give GPUs of a node out; never more than are free."""
+        if gpus and self.is_whole(node):
+            self.whole -= 1
         self.free[node] = max(self.free.get(node, 0) - gpus, 0)
+
+    def close(self, node: str) -> None:
+        """Give no more seats on a node."""
+        if self.is_whole(node):
+            self.whole -= 1
+        self.free.pop(node, None)
 
     def is_whole(self, node: str) -> bool:
         """Whether all of the node's GPUs are free."""
@@ -42,8 +62,7 @@ class Room:
     @property
     def wholes_to_give(self) -> int:
         """Whole free nodes beyond those kept for faults."""
-        whole = sum(1 for node in self.free if self.is_whole(node))
-        return max(whole - self.spares_kept, 0)
+        return max(self.whole - self.spares_kept, 0)
 
     def free_without_spares(self) -> dict[str, int]:
         """Node -> free GPUs, spare nodes left out."""
@@ -112,7 +131,7 @@ def find_seats(pods: Sequence[tuple[str, int]], room: Room, search: Search) -> t
             return None
         trial.take(node, gpus)
         found[pod] = Seat(pod=pod, node=node, gpus=gpus)
-    room.free = trial.free
+    room.become(trial)
     return tuple(found[pod] for pod, _ in pods)
 
 
