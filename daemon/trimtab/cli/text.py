@@ -124,9 +124,9 @@ def finding_row(item: OpenFinding, at: datetime) -> Row:
     if item.state is FindingState.CLOSED and item.closed_at is not None:
         age = f"closed {clock_text(item.closed_at)}: {item.close_reason or 'it no longer holds'}"
     else:
-        age = f"for {age_text((at - item.opened_at).total_seconds())}"
+        age = f"{age_text((at - item.opened_at).total_seconds())}"
     snoozed = f", snoozed until {clock_text(item.snoozed_until)}" if item.snoozed_until else ""
-    return Row(item.name, f"{item.finding.sentence.rstrip('.')} ({age}{snoozed})", item.finding.impact)
+    return Row(item.name, f"{item.finding.sentence.rstrip('.')}, {age}{snoozed}", item.finding.impact)
 
 
 def job_row(job: JobRow, at: datetime) -> Row:

@@ -88,7 +88,8 @@ def _steps(row: CommandRow, columns: int) -> Iterable[str]:
     for number, step in enumerate(row.steps, start=1):
         yield from _item(f"{number}. {step.text}  ({step.state})", columns, mark="")
     if row.steps:
-        yield f"  fingerprint {row.fingerprint}: an approval is for exactly these writes"
+        text = f"fingerprint {row.fingerprint}: an approval is for exactly these writes"
+        yield from paragraph(text, columns, indent=2)
     not_before = row.command.recommendation.not_before
     if not_before is not None:
         yield f"  not before {clock_text(not_before)}"
