@@ -19,6 +19,7 @@ import click
 @click.option("--keep", is_flag=True, help="Keep the scratch folder (database, logs, spools).")
 @click.option("--kill-daemon", default=0, hidden=True, help="kill -9 the daemon so often at random within --for.")
 def demo(
+    *,
     speed: float,
     nodes: int,
     seed: int,

@@ -1,4 +1,4 @@
-"""The agents of all simulated nodes in this process: each the real one, over the stand-in driver, with its own spool."""
+"""The agents of all simulated nodes in this process: each the real one, over the stand-in driver, with a spool."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def summary_lines(summary: Summary) -> list[str]:
         lost, saved = f"{story.gpu_hours_lost:.1f} GPU-h", f"{story.gpu_hours_saved:.1f} GPU-h"
         lines.append(f"{story.name:<12} {times} {lost:>12} {saved:>12}")
     lines += [
-        "Times are seconds of the wall since the story began. GPU-hours are simulated: lost = GPUs × time until settled,",
+        "Times are wall seconds since the story began. GPU-hours are simulated: lost = GPUs × time until settled,",
         f"less the work that stayed; saved = the same loss going on for {HORIZON_HOURS:g} h, less what was lost.",
         f"Reports: {summary.reports_acknowledged} acknowledged, {summary.reports_lost} of them lost.",
         "Commands: " + (", ".join(f"{count} {state}" for state, count in summary.commands.items()) or "none"),
