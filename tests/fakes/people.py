@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from starlette.applications import Starlette
 from tests.builders import (
     BUSY,
     CLUSTER,
@@ -276,22 +277,34 @@ def serving(
         a_finding(id=7, node="gpu-02"), state=FindingState.CLOSED, closed_at=NOW, close_reason="the GPU answers again"
     )
     memory.stored[11] = a_command()
-    made = Door(token=TOKEN, clock=wall, **door)
-    app = people_app(
-        settings=settings,
-        box=box,
-        decisions=LedgerDecisions(memory, clock, settings.issue),
-        memory=memory,
-        door=made,
-        clock=clock,
-        checks=lambda: (Check(name="beat judge", is_ok=True, sentence="judge 2 s ago: nothing new"),),
-        exposition=lambda accept: (b"trimtab_paused 0\n", "text/plain"),
-        web_directory=web_files(web),
-        heartbeat_seconds=heartbeat_seconds,
-    )
+
+    def app(made: Door) -> Starlette:
+        return people_app(
+            settings=settings,
+            box=box,
+            decisions=LedgerDecisions(memory, clock, settings.issue),
+            memory=memory,
+            door=made,
+            clock=clock,
+            checks=lambda: (Check(name="beat judge", is_ok=True, sentence="judge 2 s ago: nothing new"),),
+            exposition=lambda accept: (b"trimtab_paused 0\n", "text/plain"),
+            web_directory=web_files(web),
+            heartbeat_seconds=heartbeat_seconds,
+        )
+
     if board is not None:
         box.publish(board)
-    listener = Listener(app, name="people", listen="127.0.0.1:0")
+    with listening(app, box=box, clock=clock, wall=wall, memory=memory, **door) as running:
+        yield running
+
+
+@contextmanager
+def listening(
+    app: Callable[[Door], Starlette], *, box: BoardBox, clock: FakeClock, wall: Any, memory: Any, **door: Any
+) -> Iterator[Served]:
+    """The application on a listener of its own port."""
+    made = Door(token=TOKEN, clock=wall, **door)
+    listener = Listener(app(made), name="people", listen="127.0.0.1:0")
     listener.start()
     try:
         url = f"http://127.0.0.1:{listener.port}"
