@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from tests.fakes.clock import FakeClock
 
 from trimtab.cli.token import token as token_verb
 from trimtab.errors import SettingsError
@@ -36,24 +37,31 @@ def test_the_file_holds_no_token_and_is_not_for_everybody(tmp_path: Path) -> Non
 
 def test_changes_are_taken_over_without_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "node-tokens.toml"
-    tokens = NodeTokens(path)
+    clock = FakeClock()
+    tokens = NodeTokens(path, clock=clock)
     first, replaces_first = give_token(path, "gpu-00")
     assert tokens.node_of(first) == "gpu-00"
     second, replaces_second = give_token(path, "gpu-00")
+    clock.advance(1.1)
     assert (tokens.node_of(first), tokens.node_of(second)) == (None, "gpu-00")
     assert (replaces_first, replaces_second) == (False, True)
     revoke_token(path, "gpu-00")
+    assert tokens.node_of(second) == "gpu-00"
+    clock.advance(1.1)
     assert tokens.node_of(second) is None
 
 
 def test_a_broken_edit_leaves_the_last_good_table_in_force(tmp_path: Path) -> None:
     path = tmp_path / "node-tokens.toml"
     token, _ = give_token(path, "gpu-00")
-    tokens = NodeTokens(path)
+    clock = FakeClock()
+    tokens = NodeTokens(path, clock=clock)
     path.write_text("[nodes\n", encoding="ascii")
+    clock.advance(1.1)
     assert tokens.node_of(token) == "gpu-00"
     assert "not TOML" in tokens.trouble
     path.unlink()
+    clock.advance(1.1)
     assert tokens.node_of(token) is None
     assert tokens.trouble == ""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from trimtab.model.metric import CATALOGUE, sample_key
@@ -39,30 +41,41 @@ V = TypeVar("V")
 
 
 class Unfit(ValueError):
-    """The report breaks a bound; `path` says where, as in `$[0].gpus[3].info.uuid`."""
+    """The report breaks a bound; `path` says where, as in `$[0].gpus[3].info.uuid`. Paths grow on the way up only."""
 
     def __init__(self, path: str, why: str) -> None:
         """Keep the place and the reason."""
         super().__init__(f"{path}: {why}")
         self.path = path
+        self.why = why
+
+    def within(self, outer: str) -> Unfit:
+        """The same, seen from what holds it."""
+        return Unfit(outer + self.path, self.why)
 
 
 def fit(report: Report, path: str) -> Report:
     """The report within all bounds: texts cut, NaN and infinities dropped and counted. Raises Unfit."""
-    _check_head(report, path)
+    try:
+        return _fit_report(report)
+    except Unfit as error:
+        raise error.within(path) from None
+
+
+def _fit_report(report: Report) -> Report:
+    _check_head(report)
     dropped: dict[str, int] = {}
-    gpus = _fit_each(report.gpus, f"{path}.gpus", GPUS_MAX, lambda gpu, at: _fit_gpu(gpu, at, dropped))
-    if len({gpu.info.uuid for gpu in gpus}) < len(gpus):
-        raise Unfit(f"{path}.gpus", "two GPUs have the same uuid")
-    events = _fit_each(report.events, f"{path}.events", EVENTS_MAX, _fit_event)
     changes: dict[str, Any] = {}
+    gpus = _fit_each(report.gpus, ".gpus", GPUS_MAX, partial(_fit_gpu, dropped=dropped))
+    if len({gpu.info.uuid for gpu in gpus}) < len(gpus):
+        raise Unfit(".gpus", "two GPUs have the same uuid")
     _note(changes, "gpus", report.gpus, gpus)
-    _note(changes, "events", report.events, events)
-    _note(changes, "errors", report.errors, _fit_texts(report.errors, f"{path}.errors", ENTRIES_MAX))
-    node_values = _fit_values(report.node_values, f"{path}.node_values", ENTRIES_MAX, dropped)
+    _note(changes, "events", report.events, _fit_each(report.events, ".events", EVENTS_MAX, _fit_event))
+    _note(changes, "errors", report.errors, _fit_texts(report.errors, ".errors", ENTRIES_MAX))
+    node_values = _fit_values(report.node_values, ".node_values", ENTRIES_MAX, dropped)
     _note(changes, "node_values", report.node_values, node_values)
-    _note(changes, "sampled_at", report.sampled_at, _moment(report.sampled_at, f"{path}.sampled_at"))
-    _check_counts(report.bad_samples, f"{path}.bad_samples")
+    _note(changes, "sampled_at", report.sampled_at, _moment(report.sampled_at, ".sampled_at"))
+    _check_counts(report.bad_samples)
     if dropped:
         counted = dict(report.bad_samples)
         for key, count in dropped.items():
@@ -77,106 +90,103 @@ def _note(changes: dict[str, Any], name: str, before: object, after: object) -> 
         changes[name] = after
 
 
-def _check_head(report: Report, path: str) -> None:
-    for name in ("cluster", "node", "boot_id"):
-        _check_name(getattr(report, name), f"{path}.{name}")
+def _check_head(report: Report) -> None:
     if not report.spool_id:
         raise Unfit(
-            f"{path}.spool_id",
+            ".spool_id",
             "empty. Send an id made whenever the sequence starts at 1; without it a restart would look like duplicates",
         )
-    for name in ("spool_id", "agent_version", "source", "driver"):
-        _check_name(getattr(report, name) or "-", f"{path}.{name}")
+    for name in ("cluster", "node", "boot_id", "spool_id"):
+        _check_name(getattr(report, name), f".{name}")
+    optional = (report.agent_version, report.source, report.driver)
+    _check_names(report, ("agent_version", "source", "driver"), optional)
     if not 1 <= report.sequence <= INTEGER_MAX:
-        raise Unfit(f"{path}.sequence", "not within 1 and 2^63 - 1")
-    _check_integers({"gpus_expected": report.gpus_expected}, path)
+        raise Unfit(".sequence", "not within 1 and 2^63 - 1")
+    _check_integers(report, ("gpus_expected",))
 
 
-def _check_counts(counts: Mapping[str, int], path: str) -> None:
-    _check_length(counts, path, ENTRIES_MAX)
+def _check_counts(counts: Mapping[str, int]) -> None:
+    _check_length(counts, ".bad_samples", ENTRIES_MAX)
     for key, count in counts.items():
-        _check_name(key, path)
+        _check_name(key, ".bad_samples")
         if not 0 <= count <= INTEGER_MAX:
-            raise Unfit(f"{path}[{key!r}]", "not a count")
+            raise Unfit(f".bad_samples[{key!r}]", "not a count")
 
 
-def _fit_gpu(gpu: GpuReading, path: str, dropped: dict[str, int]) -> GpuReading:
-    _check_info(gpu.info, f"{path}.info")
+def _fit_gpu(gpu: GpuReading, dropped: dict[str, int]) -> GpuReading:
+    try:
+        _check_info(gpu.info)
+    except Unfit as error:
+        raise error.within(".info") from None
     changes: dict[str, Any] = {}
-    _note(changes, "values", gpu.values, _fit_values(gpu.values, f"{path}.values", VALUES_MAX, dropped))
-    instances = _fit_each(
-        gpu.instances, f"{path}.instances", INSTANCES_MAX, lambda instance, at: _fit_instance(instance, at, dropped)
-    )
-    _note(changes, "instances", gpu.instances, instances)
+    _note(changes, "values", gpu.values, _fit_values(gpu.values, ".values", VALUES_MAX, dropped))
+    if gpu.instances:
+        fit_instance = partial(_fit_instance, dropped=dropped)
+        _note(changes, "instances", gpu.instances, _fit_each(gpu.instances, ".instances", INSTANCES_MAX, fit_instance))
     if gpu.processes:
-        processes = _fit_each(gpu.processes, f"{path}.processes", PROCESSES_MAX, _fit_process)
-        _note(changes, "processes", gpu.processes, processes)
-    _check_holder(gpu.holder, f"{path}.holder")
-    _check_length(gpu.shared_by, f"{path}.shared_by", HOLDERS_MAX)
-    for index, holder in enumerate(gpu.shared_by):
-        _check_holder(holder, f"{path}.shared_by[{index}]")
+        _note(changes, "processes", gpu.processes, _fit_each(gpu.processes, ".processes", PROCESSES_MAX, _fit_process))
+    _check_holder(gpu.holder, ".holder")
+    if gpu.shared_by:
+        _check_length(gpu.shared_by, ".shared_by", HOLDERS_MAX)
+        for holder in gpu.shared_by:
+            _check_holder(holder, ".shared_by")
     if gpu.read_seconds is not None and not math.isfinite(gpu.read_seconds):
         changes["read_seconds"] = None
         dropped["read_seconds"] = dropped.get("read_seconds", 0) + 1
     return replace(gpu, **changes) if changes else gpu
 
 
-def _check_info(info: GpuInfo, path: str) -> None:
-    _check_name(info.uuid, f"{path}.uuid")
-    for name in ("pci", "serial", "model", "vbios", "driver"):
-        value = getattr(info, name)
-        if value is not None:
-            _check_length(value, f"{path}.{name}", NAME_CHARS_MAX)
-            _check_printable(value, f"{path}.{name}")
-    _check_integers({"index": info.index, "minor": info.minor}, path)
+def _check_info(info: GpuInfo) -> None:
+    if not info.uuid:
+        raise Unfit(".uuid", "empty")
+    names = (info.uuid, info.pci, info.serial, info.model, info.vbios, info.driver)
+    _check_names(info, ("uuid", "pci", "serial", "model", "vbios", "driver"), names)
+    _check_integers(info, ("index", "minor"))
 
 
-def _fit_instance(instance: MigReading, path: str, dropped: dict[str, int]) -> MigReading:
-    _check_integers({"gi": instance.gi, "ci": instance.ci}, path)
-    _check_name(instance.profile or "-", f"{path}.profile")
-    _check_holder(instance.holder, f"{path}.holder")
-    values = _fit_values(instance.values, f"{path}.values", VALUES_MAX, dropped)
+def _fit_instance(instance: MigReading, dropped: dict[str, int]) -> MigReading:
+    _check_integers(instance, ("gi", "ci"))
+    _check_names(instance, ("profile",), (instance.profile,))
+    _check_holder(instance.holder, ".holder")
+    values = _fit_values(instance.values, ".values", VALUES_MAX, dropped)
     return instance if values is instance.values else replace(instance, values=values)
 
 
-def _fit_process(process: Process, path: str) -> Process:
-    _check_integers({"pid": process.pid, "memory_used_bytes": process.memory_used_bytes}, path)
+def _fit_process(process: Process) -> Process:
+    _check_integers(process, ("pid", "memory_used_bytes"))
     name = _cut(process.name) if process.name else process.name
     return process if name is process.name else replace(process, name=name)
 
 
-def _fit_event(event: Event, path: str) -> Event:
-    numbers = {name: getattr(event, name) for name in ("code", "link", "pid", "gi", "count")}
-    _check_integers(numbers, path)
-    for name in ("gpu", "pci", "boot_id", "severity", "subcode", "engine"):
-        value = getattr(event, name)
-        if value is not None:
-            _check_length(value, f"{path}.{name}", NAME_CHARS_MAX)
-            _check_printable(value, f"{path}.{name}")
+def _fit_event(event: Event) -> Event:
+    _check_integers(event, ("code", "link", "pid", "gi", "count"))
+    names = (event.gpu, event.pci, event.boot_id, event.severity, event.subcode, event.engine)
+    _check_names(event, ("gpu", "pci", "boot_id", "severity", "subcode", "engine"), names)
     changes: dict[str, Any] = {}
     for name in ("text", "cursor", "process_name"):
         value = getattr(event, name)
         if value:
             _note(changes, name, value, _cut(value))
-    _note(changes, "details", event.details, _fit_texts(event.details, f"{path}.details", DETAILS_MAX))
-    _note(changes, "at", event.at, _moment(event.at, f"{path}.at"))
+    _note(changes, "details", event.details, _fit_texts(event.details, ".details", DETAILS_MAX))
+    _note(changes, "at", event.at, _moment(event.at, ".at"))
     return replace(event, **changes) if changes else event
 
 
-def _fit_each(items: tuple[V, ...], path: str, items_max: int, fit_one: Callable[[V, str], V]) -> tuple[V, ...]:
-    if not items:
-        return items
-    _check_length(items, path, items_max)
-    fitted = tuple([fit_one(item, f"{path}[{index}]") for index, item in enumerate(items)])
-    is_same = all(after is before for after, before in zip(fitted, items, strict=True))
-    return items if is_same else fitted
+def _fit_each(items: tuple[V, ...], name: str, items_max: int, fit_one: Callable[[V], V]) -> tuple[V, ...]:
+    _check_length(items, name, items_max)
+    fitted: list[V] = []
+    for item in items:
+        try:
+            fitted.append(fit_one(item))
+        except Unfit as error:
+            raise error.within(f"{name}[{len(fitted)}]") from None
+    is_same = all(map(operator.is_, fitted, items))
+    return items if is_same else tuple(fitted)
 
 
 def _fit_values(
     values: Mapping[str, float], path: str, values_max: int, dropped: dict[str, int]
 ) -> Mapping[str, float]:
-    if not values:
-        return values
     _check_length(values, path, values_max)
     if not values.keys() <= _known_keys:
         _check_keys(values, path)
@@ -226,6 +236,17 @@ def _moment(moment: datetime, path: str) -> datetime:
         raise Unfit(path, "not a moment of this calendar in UTC") from error
 
 
+def _check_names(holder: object, names: Iterable[str], values: tuple[str | None, ...]) -> None:
+    joined = "".join([value for value in values if value])
+    # Together no longer than one may be, and printable: so is each of them. Nearly all reports end here.
+    if len(joined) <= NAME_CHARS_MAX and joined.isprintable():
+        return
+    for name in names:
+        value = getattr(holder, name)
+        if value:
+            _check_name(value, f".{name}")
+
+
 def _check_name(name: str, path: str) -> None:
     if not name:
         raise Unfit(path, "empty")
@@ -250,7 +271,8 @@ def _check_length(held: Collection[object] | str, path: str, length_max: int) ->
         raise Unfit(path, f"{len(held)} {what}, and {length_max} are the most")
 
 
-def _check_integers(numbers: Mapping[str, int | None], path: str) -> None:
-    for name, number in numbers.items():
+def _check_integers(holder: object, names: Iterable[str]) -> None:
+    for name in names:
+        number = getattr(holder, name)
         if number is not None and not -INTEGER_MAX <= number <= INTEGER_MAX:
-            raise Unfit(f"{path}.{name}", "a number of more than 64 bits")
+            raise Unfit(f".{name}", "a number of more than 64 bits")

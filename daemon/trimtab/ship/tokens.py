@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from trimtab.clock import Clock, SystemClock
 from trimtab.errors import SettingsError
 from trimtab.settings import DaemonSettings
 from trimtab.ship.durable import write_whole
@@ -23,6 +24,8 @@ log = structlog.get_logger()
 
 TOKEN_PREFIX = "trimtab_node_"
 """So that a scanner for leaked secrets can know one."""
+LOOK_SECONDS = 1.0
+"""The file is looked at this often, not at every report: a stat costs as much as a quarter of decoding one."""
 _DIGEST_CHARS = 64
 _SHELF_CHARS = 8
 """Hashes are found by their first characters, then compared whole in constant time."""
@@ -47,11 +50,13 @@ def digest_of(token: str) -> str:
 class NodeTokens:
     """The daemon's view of the file: token in, node out."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
         """Read the file; a missing one means that no node is known yet. Raises SettingsError when it is broken."""
+        self._clock = clock or SystemClock()
         self.trouble = ""
         """Why the file on disk is not in force (the last good one is); empty while it is."""
         self._path = path
+        self._looked_at_seconds = self._clock.monotonic_seconds()
         self._stamp = _stamp(path)
         self._nodes = _shelves(path, read_nodes(path))
 
@@ -62,15 +67,24 @@ class NodeTokens:
         return frozenset(node for shelf in self._nodes.values() for _, node in shelf)
 
     def node_of(self, token: str) -> str | None:
-        """The node that a token belongs to, or None."""
-        self._refresh()
+        """The node that a token belongs to, or None. A new token is known at once, a revoked one within a second."""
+        if self._clock.monotonic_seconds() - self._looked_at_seconds > LOOK_SECONDS:
+            self._refresh()
         presented = digest_of(token)
+        node = self._find(presented)
+        if node is None:
+            self._refresh()
+            node = self._find(presented)
+        return node
+
+    def _find(self, presented: str) -> str | None:
         for digest, node in self._nodes.get(presented[:_SHELF_CHARS], ()):
             if hmac.compare_digest(digest, presented):
                 return node
         return None
 
     def _refresh(self) -> None:
+        self._looked_at_seconds = self._clock.monotonic_seconds()
         stamp = _stamp(self._path)
         if stamp == self._stamp:
             return
