@@ -280,4 +280,4 @@ def _truth(job: Job) -> JobTruth:
 def _next(spec: JobSpec) -> JobSpec:
     """The job that follows a finished one: `sweep-17` after `sweep-16`."""
     stem, _, number = spec.name.rpartition("-")
-    return replace(spec, name=f"{stem}-{int(number) + 1}")
+    return replace(spec, name=f"{stem}-{int(number) + 1}" if number.isdecimal() else f"{spec.name}-2")
