@@ -12,7 +12,7 @@ from tests.builders import BUSY, CLUSTER, IDLE, a_finding, a_node, a_reading, a_
 from tests.fakes.clock import START
 from tests.fakes.people import NOW, a_board, a_command, a_fault, a_recommendation, a_scene
 
-from trimtab.model.advice import FindingState, Subject
+from trimtab.model.advice import FindingState, Severity, Subject
 from trimtab.model.board import Board, CellState, Step
 from trimtab.model.cluster import GpuKey, Queue, Reservation, WorkloadState
 from trimtab.model.command import CommandState, Mode, RecommendationKind, Refusal
@@ -47,6 +47,23 @@ def test_goodput_takes_what_findings_say_is_lost_off_working_gpus_only_once() ->
     # 15 GPUs of the gang look busy and do no work: two findings about the same gang do not count them twice.
     second = replace(a_fault(), id=32)
     assert a_board().strip.goodput_ratio == a_board(findings=(a_fault(), second)).strip.goodput_ratio == 5 / 21
+
+
+def test_goodput_does_not_take_idle_gpus_off_twice() -> None:
+    # Three of the gang's sixteen GPUs are idle and a finding says so: thirteen work.
+    scene = a_scene()
+    idle = {GpuKey(cluster=CLUSTER, node="gpu-00", uuid=gpu_uuid("gpu-00", index)): index for index in range(3)}
+    gpus = {
+        key: replace(now, reading=a_reading("gpu-00", idle[key], values=IDLE)) if key in idle else now
+        for key, now in scene["window"].gpus.items()
+        if key.node != "gpu-01"
+    }
+    readings = {key: replace(now, reading=a_reading(key.node, int(key.uuid[-1]))) for key, now in
+                scene["window"].gpus.items() if key.node == "gpu-01"}  # fmt: skip
+    finding = a_finding(id=40, node=None, rule="straggler", loss_gpus=3.0, workloads_hit=("research/llama-70b",))
+    board = a_board(window=replace(scene["window"], gpus={**gpus, **readings}), findings=(finding,))
+    assert board.strip.gpus_held_idle == 3
+    assert board.strip.goodput_ratio == (13 + 5) / 21
 
 
 def test_goodput_is_unknown_where_nothing_is_held() -> None:
@@ -223,7 +240,7 @@ def test_the_schedulers_own_words_are_passed_on_and_a_stopped_job_names_who_stop
 
 
 def test_findings_stand_worst_first_and_closed_ones_leave_after_an_hour() -> None:
-    mild = a_finding(id=2, severity="info")
+    mild = a_finding(id=2, severity=Severity.INFO)
     ended = replace(a_finding(id=3), state=FindingState.CLOSED, closed_at=NOW - timedelta(minutes=5))
     old = replace(a_finding(id=4), state=FindingState.CLOSED, closed_at=NOW - timedelta(minutes=61))
     board = a_board(findings=(old, ended, mild, a_fault()))

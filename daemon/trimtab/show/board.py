@@ -114,22 +114,21 @@ def _is_read(cell: Cell) -> bool:
 
 def _goodput_ratio(cells: Sequence[Cell], open_findings: Sequence[OpenFinding]) -> float | None:
     """Working GPUs less what findings say is lost of them, over all that are held; None when nothing is held."""
-    held = sum(1 for cell in cells if cell.workload and cell.state is not CellState.STRANDED)
+    held = Counter(cell.workload for cell in cells if cell.workload and cell.state is not CellState.STRANDED)
     if not held:
         return None
     working = Counter(cell.workload for cell in cells if cell.workload and cell.state is CellState.WORKING)
-    total = float(sum(working.values()))
-    left: dict[str, float] = {workload: float(gpus) for workload, gpus in working.items() if workload}
-    lost = 0.0
+    claimed: dict[str, float] = {}
     for item in open_findings:
-        # A stopped gang already shows as idle: only GPUs that still count as working can be taken off, and once.
-        still_lost = item.finding.loss_gpus
+        # Several findings about one workload tell of the same loss: the largest counts.
         for workload in item.finding.workloads_hit:
-            taken = min(still_lost, left.get(workload, 0.0))
-            left[workload] = left.get(workload, 0.0) - taken
-            still_lost -= taken
-            lost += taken
-    return max(total - lost, 0.0) / held
+            claimed[workload] = max(claimed.get(workload, 0.0), item.finding.loss_gpus)
+    # What is lost or idle is not counted as working in the first place: only the rest of the loss is taken off.
+    lost = sum(
+        min(max(loss - (held[workload] - working[workload]), 0.0), working[workload])
+        for workload, loss in claimed.items()
+    )
+    return (sum(working.values()) - lost) / sum(held.values())
 
 
 def _findings_shown(findings: Sequence[OpenFinding], at: datetime) -> tuple[OpenFinding, ...]:
