@@ -1,4 +1,4 @@
-"""Verbs that run a process: `agent` (others join it here); each parses, builds and runs its root."""
+"""Verbs that run a process: `agent`, `daemon`; each parses, builds and runs its root."""
 
 from __future__ import annotations
 
@@ -14,3 +14,29 @@ def agent(settings_file: str | None, once: bool, is_printing: bool) -> None:
     from trimtab.agent import command  # noqa: PLC0415 - loaded only for this verb
 
     command(settings_file, is_once=once, is_printing=is_printing)
+
+
+@click.command()
+@click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(dir_okay=False),
+    default="/etc/trimtab/daemon.toml",
+    show_default=True,
+)
+@click.option(
+    "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
+)
+def daemon(settings_file: str, log_level: str) -> None:
+    """Keep the cluster's history, judge it, recommend, and carry out what is agreed.
+
+    Prints an address that opens the page once; `trimtab link` makes another.
+    """
+    from pathlib import Path  # noqa: PLC0415 - loaded only for this verb
+
+    from trimtab import logs  # noqa: PLC0415
+    from trimtab.assembly import Daemon  # noqa: PLC0415
+    from trimtab.settings import DaemonSettings, load  # noqa: PLC0415
+
+    logs.setup(level=log_level)
+    Daemon(load(Path(settings_file), DaemonSettings)).run()

@@ -1,0 +1,371 @@
+"""Puts the daemon together from its settings, runs its beats and listeners, and ends them cleanly."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import structlog
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from trimtab import __version__
+from trimtab.central import Central, Parts
+from trimtab.clock import Clock, ScaledClock, SystemClock
+from trimtab.collect.scrape import ScrapePool
+from trimtab.detect.detector import catalogue
+from trimtab.detect.series import SERIES_METRICS
+from trimtab.errors import SettingsError, TrimtabError
+from trimtab.issue import decisions
+from trimtab.issue.issuer import Issuer
+from trimtab.listener import Listener, split_listen
+from trimtab.loop import Beat
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.command import Command, Move, Refusal
+from trimtab.model.reading import Delivery
+from trimtab.plan.planner import Planner
+from trimtab.schedulers.simulated import SimulatedScheduler
+from trimtab.service import Service
+from trimtab.settings import DaemonSettings, SimulatedSettings, read_token
+from trimtab.ship.inbox import Inbox
+from trimtab.ship.receiver import IngestCounts, ingest_app
+from trimtab.ship.tokens import NodeTokens, tokens_path
+from trimtab.show.api import people_app
+from trimtab.show.auth import Door, operator_token
+from trimtab.show.board import BoardBox
+from trimtab.show.checks import daemon_checks
+from trimtab.show.metrics import daemon_metrics
+from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView
+from trimtab.store.database import Database, open_database
+from trimtab.store.history import History
+from trimtab.store.journal import Journal
+from trimtab.store.ring import Ring
+
+log = structlog.get_logger()
+
+RING_INTERVAL_SECONDS = 10.0
+"""The ring's slots: an agent's default interval. Reports that come faster overwrite each other in their slot."""
+PRUNE_MINUTES = 30
+STALL_SECONDS_MIN = 60.0
+"""A beat that has not ended for so long (or ten intervals) is no progress: the watchdog is no longer fed."""
+
+
+@dataclass(frozen=True)
+class _Decisions:
+    """A person's decisions, bound to this daemon's ledger, clock and settings."""
+
+    history: History
+    clock: Clock
+    settings: DaemonSettings
+
+    def approve(self, command_id: int, *, fingerprint: str, who: str) -> Command:
+        """Agree to exactly these writes."""
+        return decisions.approve(
+            self.history,
+            command_id,
+            fingerprint=fingerprint,
+            who=who,
+            now=self.clock.now(),
+            settings=self.settings.issue,
+        )
+
+    def reject(self, command_id: int, *, reason: str, who: str) -> Command:
+        """Say no."""
+        return decisions.reject(self.history, command_id, reason=reason, who=who, now=self.clock.now())
+
+    def snooze(self, command_id: int, *, seconds: float, who: str) -> Command:
+        """Ask again later."""
+        return decisions.snooze(self.history, command_id, seconds=seconds, who=who, now=self.clock.now())
+
+    def undo(self, command_id: int, *, reason: str, who: str) -> Command:
+        """Give back what the command did."""
+        return decisions.undo(self.history, command_id, reason=reason, who=who, now=self.clock.now())
+
+    def pause(self, *, reason: str, who: str) -> None:
+        """Start nothing new."""
+        decisions.pause(self.history, reason=reason, who=who, now=self.clock.now())
+
+    def resume(self, *, who: str) -> None:
+        """Go on."""
+        decisions.resume(self.history, who=who, now=self.clock.now())
+
+
+class Daemon:
+    """The running daemon. Everything is opened in the constructor, so that what is wrong is said before it starts."""
+
+    def __init__(self, settings: DaemonSettings) -> None:
+        """Open database, ports and files. Raises SettingsError or StoreError with the fix."""
+        self.settings = settings
+        self._state = Path(settings.state_directory)
+        self._lock = _lock(self._state)
+        self.clock = _clock(settings.simulated)
+        self._started_at = self.clock.now()
+        self._database: Database = open_database(settings.store.url, state_directory=self._state)
+        self._history = History(self._database, cluster=settings.cluster)
+        self._journal = Journal(self._database)
+        self._inbox = Inbox(settings.ingest.inbox_reports_max)
+        self._ingest_counts = IngestCounts()
+        self._box = BoardBox()
+        self.central = Central(self._parts())
+        self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
+        self._beats = self._make_beats()
+        self._people, self._door = self._people_listener()
+        self._ingest = self._ingest_listener()
+        self._slow = self._slow_work()
+        self._service = Service()
+
+    # --- life
+
+    def run(self) -> None:
+        """Run until SIGTERM or SIGINT. A beat that dies ends the process, and systemd starts it again."""
+        self._service.catch_signals()
+        for part in (self._people, self._ingest, self._slow, *self._beats):
+            part.start()
+        self._say_where()
+        self._service.ready()
+        while not self._service.wait(1.0):
+            self._feed_watchdog()
+        self._service.stopping()
+        self._end()
+
+    def _feed_watchdog(self) -> None:
+        dead = [beat.name for beat in self._beats if not beat.is_alive]
+        if dead:
+            raise DaemonDied(f"the {dead[0]} beat of the daemon died; its traceback is above")
+        if not any(self._is_stalled(beat) for beat in self._beats):
+            self._service.alive(self.central.beat_sentences.get("judge", "starting"))
+
+    def _is_stalled(self, beat: Beat) -> bool:
+        age_seconds = self._age_seconds(beat)
+        return age_seconds is not None and age_seconds > max(STALL_SECONDS_MIN, 10 * beat.interval_seconds)
+
+    def _end(self) -> None:
+        """The listeners first: whoever still waits for a commit gets it, and nobody new comes in."""
+        self._box.close()
+        self._ingest.stop()
+        for beat in self._beats:
+            beat.stop()
+        self._people.stop()
+        self._slow.shutdown(wait=False)
+        self._scrapes.close()
+        self._database.close()
+        log.info("daemon ended", cluster=self.settings.cluster)
+
+    def _say_where(self) -> None:
+        link = f"{self.url}/open/{self._door.new_link()}"
+        log.info(
+            "daemon started",
+            cluster=self.settings.cluster,
+            version=__version__,
+            mode=self.settings.issue.mode.value,
+            database=self._database.place,
+            agents_at=f"{self._ingest.scheme}://{self.settings.ingest.listen}",
+            page_once=link,
+        )
+
+    @property
+    def url(self) -> str:
+        """Where people reach the page."""
+        host, _ = split_listen(self.settings.people.listen, key="people.listen")
+        return self.settings.people.public_url or f"{self._people.scheme}://{host}:{self._people.port}"
+
+    # --- parts
+
+    def _parts(self) -> Parts:
+        settings = self.settings
+        simulated = SimulatedScheduler(settings.simulated.url) if settings.simulated is not None else None
+        schedulers = {simulated.name: simulated} if simulated is not None else {}
+        detectors = catalogue(msgspec.structs.replace(settings.detect, spares_kept=settings.plan.spares_kept))
+        span_seconds = max(detector.span_seconds for detector in detectors)
+
+        def adapter_rule(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
+            scheduler = schedulers.get(move.controller or "")
+            return scheduler.refusal(move, snapshot) if scheduler is not None else None
+
+        return Parts(
+            settings=settings,
+            clock=self.clock,
+            inbox=self._inbox,
+            journal=self._journal,
+            ring=Ring(
+                cluster=settings.cluster,
+                span_seconds=span_seconds,
+                interval_seconds=RING_INTERVAL_SECONDS,
+                metrics=SERIES_METRICS,
+            ),
+            history=self._history,
+            detectors=detectors,
+            planner=Planner(settings.plan, adapter_rule=adapter_rule),
+            issuer=Issuer(ledger=self._history, schedulers=schedulers, settings=settings.issue, clock=self.clock),
+            reader=simulated,
+            box=self._box,
+        )
+
+    def _make_beats(self) -> tuple[Beat, ...]:
+        settings, central = self.settings, self.central
+
+        def beat(name: str, tick: Callable[[], str], interval_seconds: float) -> Beat:
+            return Beat(name, tick, interval_seconds=interval_seconds, clock=self.clock)
+
+        beats = [
+            beat("remember", central.remember, settings.store.commit_interval_seconds),
+            beat("judge", central.judge, settings.detect.interval_seconds),
+            beat("rebalance", central.rebalance, settings.plan.interval_seconds),
+        ]
+        if settings.scrape.targets:
+            beats.append(beat("scrape", self._scrape, settings.scrape.interval_seconds))
+        return tuple(beats)
+
+    def _scrape(self) -> str:
+        """Read the exporters; their reports go the way of everybody's."""
+        reports = self._scrapes.scrape_all()
+        now = self.clock.now()
+        self._inbox.put([Delivery(report=report, received_at=now) for report in reports])
+        failing = "".join(f"; {node}: {sentence}" for node, sentence in self._scrapes.failing.items())
+        return f"{len(reports)} of {len(self.settings.scrape.targets)} exporters read{failing}"
+
+    def _people_listener(self) -> tuple[Listener, Door]:
+        people = self.settings.people
+        host, _ = split_listen(people.listen, key="people.listen")
+        door = Door(
+            token=operator_token(self._state / "operator.token"),
+            clock=SystemClock(),
+            listen_host=host,
+            public_url=people.public_url,
+            session_seconds=people.session_seconds,
+            metrics_token=read_token(people.metrics_token_file, environment_name="TRIMTAB_METRICS_TOKEN"),
+        )
+        app = people_app(
+            settings=self.settings,
+            box=self._box,
+            decisions=_Decisions(self._history, self.clock, self.settings),
+            memory=self._history,
+            door=door,
+            clock=self.clock,
+            checks=lambda: daemon_checks(self.view()),
+            exposition=daemon_metrics(self.view),
+        )
+        listener = Listener(
+            app,
+            name="people",
+            listen=people.listen,
+            certificate_file=people.certificate_file,
+            key_file=people.key_file,
+            allow_plaintext=people.allow_plaintext,
+        )
+        return listener, door
+
+    def _ingest_listener(self) -> Listener:
+        ingest = self.settings.ingest
+        app = ingest_app(
+            inbox=self._inbox,
+            tokens=NodeTokens(tokens_path(self.settings)),
+            settings=ingest,
+            clock=self.clock,
+            cluster=self.settings.cluster,
+            counts=self._ingest_counts,
+        )
+        return Listener(
+            app,
+            name="ingest",
+            listen=ingest.listen,
+            certificate_file=ingest.certificate_file,
+            key_file=ingest.key_file,
+            allow_plaintext=ingest.allow_plaintext,
+        )
+
+    def _slow_work(self) -> BackgroundScheduler:
+        """Minute-and-slower work: so far the journal's retention."""
+        scheduler = BackgroundScheduler(timezone=UTC)
+        scheduler.add_job(
+            self._prune, "interval", minutes=PRUNE_MINUTES, coalesce=True, max_instances=1, misfire_grace_time=None
+        )
+        return scheduler
+
+    def _prune(self) -> None:
+        try:
+            gone = self._journal.prune(self.clock.now() - timedelta(days=self.settings.store.journal_days))
+            log.info("journal pruned", reports=gone, journal_days=self.settings.store.journal_days)
+        except TrimtabError as error:
+            log.warning("the journal could not be pruned; it is tried again", said=str(error))
+
+    # --- what /metrics and doctor see
+
+    def view(self) -> DaemonView:
+        """The daemon as it stands."""
+        central, counts = self.central, self._ingest_counts
+        now = self.clock.now()
+        latest = self._box.latest()
+        snapshot = central.snapshot
+        facts = DaemonFacts(
+            version=__version__,
+            started_at=self._started_at,
+            beats=tuple(self._beat_facts(beat) for beat in self._beats),
+            inbox_reports=self._inbox.waiting,
+            inbox_reports_max=self.settings.ingest.inbox_reports_max,
+            reports_received_total=counts.reports_total,
+            reports_stored_total=central.counts.reports_stored_total,
+            reports_duplicate_total=central.counts.reports_duplicate_total,
+            reports_refused_total={
+                str(status): count for status, count in counts.requests_total.items() if status != 200
+            },
+            bad_samples_total=counts.bad_samples_total,
+            ring_gpus=self.central.ring_gpus,
+            detector_seconds=dict(self.central.tally.last_seconds),
+            detector_errors_total=dict(self.central.tally.errors_total),
+            snapshot_age_seconds=(now - snapshot.taken_at).total_seconds() if snapshot is not None else None,
+            scheduler_failures_total=central.counts.scheduler_failures_total,
+            scrape_failures_total=dict(self._scrapes.tally.failures_total),
+            board_readers=self._box.readers,
+        )
+        return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
+
+    def _beat_facts(self, beat: Beat) -> BeatFacts:
+        return BeatFacts(
+            name=beat.name,
+            interval_seconds=beat.interval_seconds,
+            beats_total=beat.beats_total,
+            failures_total=beat.failures_total,
+            dropped_total=beat.dropped_total,
+            last_duration_seconds=beat.last_duration_seconds,
+            age_seconds=self._age_seconds(beat),
+            sentence=beat.last_sentence,
+            is_alive=beat.is_alive,
+        )
+
+    def _age_seconds(self, beat: Beat) -> float | None:
+        ended = beat.last_beat_at_seconds
+        return None if ended is None else self.clock.monotonic_seconds() - ended
+
+
+class DaemonDied(TrimtabError):
+    """A thread of the daemon ended by an error that it does not know."""
+
+
+def _clock(simulated: SimulatedSettings | None) -> Clock:
+    if simulated is None or not simulated.anchor:
+        return SystemClock()
+    try:
+        anchor = datetime.fromisoformat(simulated.anchor)
+    except ValueError as error:
+        raise SettingsError(f"simulated.anchor: {simulated.anchor!r} is no ISO moment with its zone.") from error
+    return ScaledClock(anchor=anchor.astimezone(UTC), speed=simulated.speed)
+
+
+def _lock(state: Path) -> int:
+    """One daemon a state directory; the lock ends with the process. Raises SettingsError."""
+    try:
+        state.mkdir(mode=0o750, parents=True, exist_ok=True)
+        held = os.open(state / "daemon.lock", os.O_RDWR | os.O_CREAT, 0o640)
+    except OSError as error:
+        raise SettingsError(f"state_directory = {state}: {error.strerror}. Create it for the daemon's user.") from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(held)
+        raise SettingsError(f"state_directory = {state}: another daemon is running here.") from error
+    return held

@@ -1,0 +1,244 @@
+"""ROOT of the cluster: ship -> store -> detect -> plan -> issue -> show, as three beats on threads of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import structlog
+
+from trimtab import __version__
+from trimtab.clock import Clock
+from trimtab.detect.detector import Detector
+from trimtab.detect.fragmentation import stranded_by_size
+from trimtab.detect.tracker import FLAP_SECONDS, Changes, Tracker
+from trimtab.errors import SchedulerError, StoreError
+from trimtab.issue.issuer import Advance, Issuer
+from trimtab.issue.outcome import record_text
+from trimtab.model.advice import FindingState, OpenFinding
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.command import Budget, CommandState, Outcome, Plan, Recommendation
+from trimtab.model.reading import Delivery
+from trimtab.model.window import Window
+from trimtab.plan.budget import budget_of
+from trimtab.plan.planner import Planner
+from trimtab.runner import Tally, run_all
+from trimtab.schedulers.scheduler import ClusterReader
+from trimtab.settings import DaemonSettings
+from trimtab.ship.inbox import Inbox
+from trimtab.show.board import BoardBox, build_board
+from trimtab.store.history import History
+from trimtab.store.journal import Journal
+from trimtab.store.ring import Ring
+
+log = structlog.get_logger()
+
+DAY = timedelta(days=1)
+REFILL_REPORTS = 500
+SNAPSHOT_AGE_SECONDS_MIN = 30.0
+NO_SCHEDULER = "No scheduler is set up: who holds which GPU is as the reports say, and nothing is planned"
+
+
+@dataclass(slots=True)
+class Counts:
+    """Counts over the life of the daemon; /metrics reads them."""
+
+    reports_stored_total: int = 0
+    reports_duplicate_total: int = 0
+    scheduler_failures_total: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """What the beats work with; put together in `assembly.py`."""
+
+    settings: DaemonSettings
+    clock: Clock
+    inbox: Inbox
+    journal: Journal
+    ring: Ring
+    history: History
+    detectors: tuple[Detector, ...]
+    planner: Planner
+    issuer: Issuer
+    reader: ClusterReader | None
+    box: BoardBox
+    tally: Tally = field(default_factory=Tally)
+
+
+class Central:
+    """The daemon's three beats and what they share: values that are published whole, never edited in place."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Take up where the last daemon left off: open findings from the store, the ring from the journal."""
+        self._parts = parts
+        self.counts = Counts()
+        self.window: Window | None = None
+        self.snapshot: ClusterSnapshot | None = None
+        self.beat_sentences: dict[str, str] = {}
+        self._publishing = threading.Lock()
+        self._doubt = NO_SCHEDULER if parts.reader is None else "The scheduler has not been read yet"
+        self._advance = Advance(commands=(), refusals=(), sentence="")
+        self._plan: Plan | None = None
+        self._outcomes: dict[int, Outcome] = {}
+        self._records: dict[str, str] = {}
+        self._span_seconds = max(detector.span_seconds for detector in parts.detectors)
+        now = parts.clock.now()
+        closed = parts.history.findings(state=FindingState.CLOSED, since=now - timedelta(seconds=FLAP_SECONDS))
+        self.tracker = Tracker((*parts.history.open_findings(), *closed), parts.history.next_finding_id())
+        self._findings: tuple[OpenFinding, ...] = self.tracker.open_findings
+        self.refill(now)
+
+    def refill(self, now: datetime) -> None:
+        """Fill the ring from the journal, so that a restart does not make the daemon blind."""
+        chunk: list[Delivery] = []
+        for delivery in self._parts.journal.tail(now - timedelta(seconds=self._span_seconds)):
+            chunk.append(delivery)
+            if len(chunk) >= REFILL_REPORTS:
+                self._parts.ring.add(chunk)
+                chunk = []
+        self._parts.ring.add(chunk)
+
+    @property
+    def tally(self) -> Tally:
+        """What the detectors cost, and how often each failed."""
+        return self._parts.tally
+
+    @property
+    def ring_gpus(self) -> int:
+        """GPUs in the ring."""
+        return self._parts.ring.gpus_count
+
+    # --- the beats
+
+    def remember(self) -> str:
+        """Ingest: one transaction, acknowledged after it, whatever the other beats do."""
+        deliveries = self._parts.inbox.drain()
+        if not deliveries:
+            return "nothing came in"
+        try:
+            appended = self._parts.journal.append(deliveries)
+        except StoreError as error:
+            self._parts.inbox.fail(deliveries, error)
+            raise
+        self._parts.inbox.acknowledge(deliveries)
+        self._parts.ring.add(appended.new)
+        self.counts.reports_stored_total += appended.stored
+        self.counts.reports_duplicate_total += appended.duplicates
+        return self._said("remember", appended.sentence)
+
+    def judge(self) -> str:
+        """What is wrong."""
+        parts = self._parts
+        now = parts.clock.now()
+        window = parts.ring.window(now, span_seconds=self._span_seconds, snapshot=self._fresh_snapshot(now))
+        judges = [(one.name, lambda one=one: tuple(one.detect(window))) for one in parts.detectors]
+        ran = run_all(judges, clock=parts.clock, tally=parts.tally)
+        findings = [finding for one in ran for finding in one.result or ()]
+        judged = {one.name for one in ran if one.error is None}
+        changes = self.tracker.update(window, findings, judged=judged)
+        parts.history.record_findings(changes)
+        self.tracker.commit(changes)
+        _log_changes(changes)
+        self.window, self._findings = window, (*changes.after, *self._closed_within_the_hour(now))
+        said = [changes.sentence, *(f"{one.name} failed: {one.error}" for one in ran if one.error is not None)]
+        self._publish(now)
+        return self._said("judge", "; ".join(said))
+
+    def rebalance(self) -> str:
+        """What would be better, and one step of what was agreed. No whole snapshot, no move."""
+        parts = self._parts
+        if parts.reader is None:
+            return self._said("rebalance", NO_SCHEDULER)
+        try:
+            snapshot = parts.reader.snapshot()
+        except SchedulerError as error:
+            self.counts.scheduler_failures_total += 1
+            self._doubt = str(error)
+            raise
+        self.snapshot, self._doubt = snapshot, ""
+        now = parts.clock.now()
+        budget = self._budget(snapshot, now)
+        plan = parts.planner.propose(snapshot, self.tracker.open_findings, budget, self._standing())
+        self._advance = parts.issuer.advance(plan, snapshot, budget)
+        self._plan = plan
+        self._remember_outcomes()
+        self._publish(now)
+        return self._said("rebalance", f"{plan.sentence}; {self._advance.sentence}")
+
+    # --- what the beats share
+
+    def _fresh_snapshot(self, now: datetime) -> ClusterSnapshot | None:
+        """The last snapshot, unless it is too old to say who holds what."""
+        snapshot = self.snapshot
+        oldest_seconds = max(SNAPSHOT_AGE_SECONDS_MIN, 4 * self._parts.settings.plan.interval_seconds)
+        if snapshot is None or (now - snapshot.taken_at).total_seconds() > oldest_seconds:
+            return None
+        return snapshot
+
+    def _budget(self, snapshot: ClusterSnapshot, now: datetime) -> Budget:
+        recent = self._parts.history.commands(live_only=False, since=now - DAY)
+        return budget_of(snapshot, recent, self._parts.settings.plan, now)
+
+    def _standing(self) -> Sequence[Recommendation]:
+        live = self._parts.history.commands(live_only=True)
+        return [one.recommendation for one in live if one.state in (CommandState.PROPOSED, CommandState.APPROVED)]
+
+    def _closed_within_the_hour(self, now: datetime) -> tuple[OpenFinding, ...]:
+        return self._parts.history.findings(state=FindingState.CLOSED, since=now - timedelta(hours=1), limit=200)
+
+    def _remember_outcomes(self) -> None:
+        """What came of the commands on the board, and the record of each rule that made one."""
+        over = [one for one in self._advance.commands if one.state.is_over and one.id not in self._outcomes]
+        for command in over:
+            outcome = self._parts.history.outcome(command.id)
+            if outcome is not None:
+                self._outcomes[command.id] = outcome
+        rules = {command.recommendation.rule for command in self._advance.commands}
+        news = {command.recommendation.rule for command in over} | (rules - self._records.keys())
+        self._records |= {rule: record_text(self._parts.history.outcomes(rule)) for rule in news}
+
+    def _publish(self, now: datetime) -> None:
+        with self._publishing:
+            settings = self._parts.settings
+            snapshot = self._fresh_snapshot(now)
+            window = self.window or self._parts.ring.window(now, span_seconds=60.0, snapshot=snapshot)
+            refusals = (*(self._plan.refusals if self._plan else ()), *self._advance.refusals)
+            spares_kept = settings.plan.spares_kept
+            self._parts.box.publish(
+                build_board(
+                    cluster=settings.cluster,
+                    at=now,
+                    window=window,
+                    snapshot=snapshot,
+                    findings=self._findings,
+                    commands=self._advance.commands,
+                    mode=settings.issue.mode,
+                    is_paused=self._parts.history.is_paused(),
+                    outcomes=self._outcomes,
+                    records=self._records,
+                    refusals=refusals,
+                    rule_modes=settings.issue.rules,
+                    stranded=stranded_by_size(snapshot, spares_kept=spares_kept) if snapshot else {},
+                    blind=(self._doubt,) if self._doubt else (),
+                    beats=dict(self.beat_sentences),
+                    silent_after_seconds=settings.detect.silent_after_seconds,
+                    version=__version__,
+                )
+            )
+
+    def _said(self, beat: str, sentence: str) -> str:
+        self.beat_sentences[beat] = sentence
+        return sentence
+
+
+def _log_changes(changes: Changes) -> None:
+    """One line per change of a finding; a warning only for what is new."""
+    for one in changes.opened:
+        log.warning("finding opened", finding=one.name, rule=one.finding.rule, said=one.finding.sentence)
+    for one in changes.changed:
+        log.info("finding changed", finding=one.name, rule=one.finding.rule, said=one.finding.sentence)
+    for one in changes.closed:
+        log.info("finding closed", finding=one.name, rule=one.finding.rule, why=one.close_reason)
