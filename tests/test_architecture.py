@@ -36,7 +36,7 @@ def modules_after(statement: str) -> set[str]:
 
 def test_the_agent_never_imports_what_only_the_daemon_needs() -> None:
     loaded = modules_after("import trimtab.agent")
-    assert not loaded & {"sqlalchemy", "starlette", "uvicorn", "numpy", "apscheduler", "alembic", "psycopg", "rich"}
+    assert not loaded & {"sqlalchemy", "starlette", "uvicorn", "numpy", "apscheduler", "alembic", "psycopg"}
 
 
 def test_help_is_light() -> None:

@@ -164,6 +164,8 @@ class PlanSettings(_Section, frozen=True, kw_only=True):
     """How long a move may wait for a checkpoint."""
     restart_seconds_default: Positive = 300.0
     """Restart of a job where nothing is known: scheduling, image, NCCL start, checkpoint read."""
+    is_finding_needed_to_make_room: bool = True
+    """Jobs are moved to make room only for one that a fragmentation finding speaks for: it has waited long enough."""
     horizon_hours: Positive = 24.0
     """Gain of ending a loss is counted over this time at most."""
 

@@ -24,7 +24,9 @@ from trimtab.sim.faults import Fault, inject
 from trimtab.sim.scenario import Cast, populate, spares_of
 from trimtab.sim.writes import WriteDesk
 
-PLAN = PlanSettings(cordoned_ratio_max=0.25)  # two of eight nodes, in the small cluster
+PLAN = PlanSettings(
+    cordoned_ratio_max=0.25, is_finding_needed_to_make_room=False
+)  # two of eight nodes, in the small cluster
 
 
 class ClusterClock:

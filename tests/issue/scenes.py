@@ -31,7 +31,7 @@ class Scene:
     clock: FakeClock = field(default_factory=FakeClock)
     ledger: FakeLedger = field(default_factory=FakeLedger)
     scheduler: FakeScheduler = field(init=False)
-    planner: Planner = field(default_factory=lambda: Planner(PlanSettings()))
+    planner: Planner = field(default_factory=lambda: Planner(PlanSettings(is_finding_needed_to_make_room=False)))
     budget: Budget = field(default_factory=lambda: Budget(spares_kept=1))
     issuer: Issuer = field(init=False)
 

@@ -11,7 +11,13 @@ from trimtab.plan.budget import budget_of
 from trimtab.plan.planner import Planner
 from trimtab.settings import PlanSettings
 
-SETTINGS = PlanSettings(moves_max=4, cordoned_ratio_max=0.1, moves_per_workload_per_day=2, node_attempts_per_day=2)
+SETTINGS = PlanSettings(
+    is_finding_needed_to_make_room=False,
+    moves_max=4,
+    cordoned_ratio_max=0.1,
+    moves_per_workload_per_day=2,
+    node_attempts_per_day=2,
+)
 SNAPSHOT = a_snapshot(
     [a_node(f"gpu-{n:02d}") for n in range(30)], [a_workload("eval-3", on={"gpu-00": range(8)})], taken_at=START
 )

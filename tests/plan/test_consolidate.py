@@ -20,7 +20,9 @@ E24 = Path(__file__).parent.parent / "fixtures" / "field-cases" / "e-k8s" / "E24
 
 
 def plan_for(snapshot, *, budget=None, standing=(), findings=()) -> Plan:
-    return Planner(PlanSettings()).propose(snapshot, findings, budget or Budget(spares_kept=1), standing)
+    return Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(
+        snapshot, findings, budget or Budget(spares_kept=1), standing
+    )
 
 
 def scattered(*, waiting=None, more=(), **changes):
@@ -254,3 +256,11 @@ def test_e24_eight_evictions_and_five_moves_would_free_one_node_and_nobody_is_ev
         "no more than 3 together. 8 on one node would take 8 evictions without a seat (3 on kestrel-80, 5 elsewhere) "
         "and 5 moves: trimtab evicts nobody without a seat."
     )
+
+
+def test_nobody_is_moved_for_a_job_that_no_finding_speaks_for() -> None:
+    nodes = [a_node("gpu-00"), a_node("gpu-01")]
+    held = [a_workload("a", on={"gpu-00": [0]}), a_workload("b", on={"gpu-01": range(7)})]
+    plan = Planner(PlanSettings()).propose(a_snapshot(nodes, [*held, a_workload("eval-9")]), (), Budget())
+    assert plan.recommendations == ()
+    assert [one.rule for one in plan.refusals] == ["no_finding"]

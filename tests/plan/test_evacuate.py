@@ -15,7 +15,9 @@ NOW = START + timedelta(minutes=20)
 
 
 def plan_for(snapshot, *findings, budget=None, standing=()) -> Plan:
-    return Planner(PlanSettings()).propose(snapshot, findings, budget or Budget(spares_kept=1), standing)
+    return Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(
+        snapshot, findings, budget or Budget(spares_kept=1), standing
+    )
 
 
 def gang(**changes):

@@ -19,13 +19,13 @@ from trimtab.settings import PlanSettings
 
 
 def test_an_empty_snapshot_proposes_nothing_and_leaves_proposals_alone():
-    plan = Planner(PlanSettings()).propose(a_snapshot(), (), Budget())
+    plan = Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(a_snapshot(), (), Budget())
     assert not plan.is_whole
     assert [one.sentence for one in plan.refusals] == ["Nothing proposed: the snapshot has no node."]
 
 
 def test_a_snapshot_with_pods_on_nodes_that_it_lacks_is_not_whole():
-    plan = Planner(PlanSettings()).propose(
+    plan = Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(
         a_snapshot([a_node("gpu-01")], [a_workload(on={"gpu-02": range(8)})]), (), Budget()
     )
     assert not plan.is_whole
@@ -34,7 +34,9 @@ def test_a_snapshot_with_pods_on_nodes_that_it_lacks_is_not_whole():
 
 def test_a_snapshot_older_than_the_findings_is_stale():
     finding = replace(a_finding(), last_seen_at=START + timedelta(seconds=95))
-    plan = Planner(PlanSettings()).propose(a_snapshot([a_node()]), [finding], Budget())
+    plan = Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(
+        a_snapshot([a_node()]), [finding], Budget()
+    )
     assert (plan.is_whole, plan.recommendations) == (False, ())
     assert plan.refusals[0].sentence == "Nothing proposed: the snapshot is 2 min older than the findings."
 
@@ -132,7 +134,7 @@ def cases(draw: st.DrawFn):
 @settings(max_examples=300, deadline=None)
 def test_every_victim_has_a_seat_and_no_gpu_is_given_twice(case):
     snapshot, open_findings, budget = case
-    plan = Planner(PlanSettings()).propose(snapshot, open_findings, budget)
+    plan = Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(snapshot, open_findings, budget)
     assert plan.is_whole
     for recommendation in plan.recommendations:
         for move in recommendation.moves:
@@ -170,7 +172,7 @@ def _everybody_fits_at_once(snapshot: ClusterSnapshot, plan: Plan) -> None:
 @settings(max_examples=150, deadline=None)
 def test_budgets_are_never_exceeded(case):
     snapshot, open_findings, budget = case
-    plan = Planner(PlanSettings()).propose(snapshot, open_findings, budget)
+    plan = Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(snapshot, open_findings, budget)
     victims = [move.workload for one in plan.recommendations for move in one.moves if move.before]
     cordons = [write.node for one in plan.recommendations for write in one.writes if write.verb is Verb.CORDON]
     assert budget.moves_left is None or len(victims) <= budget.moves_left
@@ -182,7 +184,7 @@ def test_budgets_are_never_exceeded(case):
 @settings(max_examples=100, deadline=None)
 def test_consolidation_and_relocation_leave_the_spares_of_faults_alone(case):
     snapshot, open_findings, budget = case
-    plan = Planner(PlanSettings()).propose(snapshot, open_findings, budget)
+    plan = Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(snapshot, open_findings, budget)
     for one in plan.recommendations:
         if one.rule == "consolidate":
             used = {seat.node for move in one.moves for seat in move.after if move.before}
@@ -196,9 +198,9 @@ def test_the_same_cluster_in_another_order_gives_the_same_plan(case, random):
     snapshot, open_findings, budget = case
     shuffled = [random.sample(part, len(part)) for part in (snapshot.nodes, snapshot.workloads, open_findings)]
     other = replace(snapshot, nodes=tuple(shuffled[0]), workloads=tuple(shuffled[1]))
-    assert Planner(PlanSettings()).propose(snapshot, open_findings, budget) == Planner(PlanSettings()).propose(
-        other, shuffled[2], budget
-    )
+    assert Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(
+        snapshot, open_findings, budget
+    ) == Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(other, shuffled[2], budget)
 
 
 @given(cases())
@@ -206,7 +208,7 @@ def test_the_same_cluster_in_another_order_gives_the_same_plan(case, random):
 def test_a_plan_that_stands_is_made_again(case):
     """Nothing has changed: every recommendation keeps its exact writes."""
     snapshot, open_findings, budget = case
-    planner = Planner(PlanSettings())
+    planner = Planner(PlanSettings(is_finding_needed_to_make_room=False))
     first = planner.propose(snapshot, open_findings, budget)
     again = planner.propose(snapshot, open_findings, budget, first.recommendations)
     assert [one.fingerprint for one in again.recommendations] == [one.fingerprint for one in first.recommendations]

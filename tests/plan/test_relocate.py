@@ -18,7 +18,7 @@ def plan_for(*findings, nodes=None, budget=None, **changes) -> Plan:
     gang = a_workload("vision-3", on={"gpu-10": range(4), "gpu-11": range(4), "gpu-12": range(4)}, **changes)
     hosts = [a_node(f"gpu-1{n}") for n in range(3)]
     more = [a_node("gpu-20")] if nodes is None else nodes
-    return Planner(PlanSettings()).propose(
+    return Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(
         a_snapshot([*hosts, *more], [gang], taken_at=NOW), findings, budget or Budget(spares_kept=0)
     )
 
@@ -99,7 +99,7 @@ def test_spares_kept_for_faults_are_left_alone():
     nodes = [a_node("gpu-20", is_spare=True)]
     small = a_workload("vision-3", on={"gpu-10": range(8), "gpu-11": range(8), "gpu-12": range(8)})
     snapshot = a_snapshot([*(a_node(f"gpu-1{n}") for n in range(3)), *nodes], [small], taken_at=NOW)
-    planner = Planner(PlanSettings())
+    planner = Planner(PlanSettings(is_finding_needed_to_make_room=False))
     kept = planner.propose(snapshot, [slow(loss_gpus=12.0)], Budget(spares_kept=1))
     assert kept.recommendations == ()
     assert kept.refusals[0].sentence == (

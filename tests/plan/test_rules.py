@@ -82,5 +82,13 @@ def test_the_adapters_opinion_is_one_more_rule():
     snapshot = a_snapshot([a_node("gpu-03"), a_node("gpu-04")], jobs)
     from trimtab.model.command import Budget
 
-    assert len(Planner(PlanSettings()).propose(snapshot, (), Budget()).recommendations) == 1
-    assert Planner(PlanSettings(), adapter_rule=no_gangs).propose(snapshot, (), Budget()).recommendations == ()
+    assert (
+        len(Planner(PlanSettings(is_finding_needed_to_make_room=False)).propose(snapshot, (), Budget()).recommendations)
+        == 1
+    )
+    assert (
+        Planner(PlanSettings(is_finding_needed_to_make_room=False), adapter_rule=no_gangs)
+        .propose(snapshot, (), Budget())
+        .recommendations
+        == ()
+    )

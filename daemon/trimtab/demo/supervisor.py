@@ -106,6 +106,7 @@ class Demo:
         self._narrator = Narrator(say, is_auto_approved=options.is_auto_approved)
         self._stories = [Story(plot=plot) for plot in plots_of(self._cluster, self._cast)]
         self._refused: set[str] = set()
+        self._agreed: set[tuple[int, str]] = set()
         self._pause = threading.Event()
         self._remarks: tuple[str, ...] = ()
         self._ready_at_seconds = 0.0
@@ -224,10 +225,13 @@ class Demo:
 
     def _approve(self, board: Board) -> None:
         for row in board.commands:
-            if not row.is_approvable:
+            # A board may be older than our last approval.
+            agreed = (row.command.id, row.fingerprint)
+            if not row.is_approvable or agreed in self._agreed:
                 continue
             try:
                 self._people.approve(row)
+                self._agreed.add(agreed)
             except ClientError as error:
                 # It changed since the board was made, or the daemon is down: the next look tries what stands then.
                 if str(error) not in self._refused:

@@ -32,6 +32,10 @@ def _propose_for(draft: Draft, waiting: Workload) -> None:
     if reason is not None:
         draft.refuse_because(*reason, purpose=purpose, workload=waiting.id)
         return
+    if draft.settings.is_finding_needed_to_make_room and not _findings(draft, waiting):
+        sentence = f"Not moved yet: {waiting.name} has not waited long enough for others to be moved for it."
+        draft.refuse_because("no_finding", sentence, purpose=purpose, workload=waiting.id)
+        return
     found = _make_room(draft, waiting, purpose)
     if isinstance(found, str):
         draft.refuse_because("no_room", found, purpose=purpose, workload=waiting.id)
