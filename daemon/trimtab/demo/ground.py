@@ -10,6 +10,9 @@ from pathlib import Path
 from trimtab.errors import SettingsError
 from trimtab.ship.tokens import digest_of, new_token
 
+_CORDONS = 2.05
+"""The stories take two nodes out; in a small cluster that is more than a tenth."""
+
 PEOPLE_PORT = 9740
 """Where the page is unless another program has the port."""
 
@@ -115,11 +118,13 @@ def give_tokens(ground: Ground, nodes: list[str]) -> None:
     table.write_text("\n".join(lines) + "\n", encoding="ascii")
 
 
-def write_settings(ground: Ground, *, control_url: str, speed: float, anchor: datetime) -> tuple[str, ...]:
+def write_settings(ground: Ground, *, nodes: int, control_url: str, speed: float, anchor: datetime) -> tuple[str, ...]:
     """The daemon's settings file; returns what differs from a real daemon's, in sentences."""
-    beat_seconds = max(5.0, speed * 0.5)
+    # No multiple of the reports' interval: beats must not look at the same instant of it each time.
+    beat_seconds = max(5.0, speed * 0.35)
     silent_seconds = max(60.0, speed * 8.0)
     patience_seconds = max(900.0, speed * 600.0)
+    cordoned_ratio_max = max(0.1, _CORDONS / nodes)
     text = f"""\
 # Written by `trimtab demo`. Times are simulated: {speed:g} s pass in one second of the wall.
 cluster = "{ground.cluster}"
@@ -142,6 +147,7 @@ silent_after_seconds = {silent_seconds}
 [plan]
 interval_seconds = {beat_seconds}
 expiry_seconds = {patience_seconds}
+cordoned_ratio_max = {cordoned_ratio_max:.3f}
 
 [issue]
 mode = "approve"
@@ -155,7 +161,7 @@ anchor = "{anchor.isoformat()}"
 """
     ground.settings_file.write_text(text, encoding="utf-8")
     return (
-        f"Beats every {beat_seconds / speed:.1f} s of the wall; a node counts as silent after "
+        f"Beats every {beat_seconds / speed:.2f} s of the wall; a node counts as silent after "
         f"{silent_seconds / speed:.0f} s; a recommendation stands {patience_seconds / speed / 60:.0f} min.",
-        "All other thresholds are a real daemon's: heat 5 min, a slow rank 2 min, waiting for placement 2 min.",
+        "The thresholds of detection are a real daemon's: heat 5 min, a slow rank 2 min, waiting for placement 2 min.",
     )

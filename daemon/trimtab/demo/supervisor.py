@@ -9,6 +9,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -106,7 +107,7 @@ class Demo:
         self._narrator = Narrator(say, is_auto_approved=options.is_auto_approved)
         self._stories = [Story(plot=plot) for plot in plots_of(self._cluster, self._cast)]
         self._refused: set[str] = set()
-        self._agreed: set[tuple[int, str]] = set()
+        self._agreed: set[tuple[int, str, datetime]] = set()
         self._pause = threading.Event()
         self._remarks: tuple[str, ...] = ()
         self._ready_at_seconds = 0.0
@@ -125,7 +126,11 @@ class Demo:
 
     def _start(self) -> None:
         self._remarks = write_settings(
-            self._ground, control_url=self._control.url, speed=self._options.speed, anchor=self._clock.anchor
+            self._ground,
+            nodes=self._options.nodes,
+            control_url=self._control.url,
+            speed=self._options.speed,
+            anchor=self._clock.anchor,
         )
         self._control.start()
         self._stack.callback(self._control.stop)
@@ -225,18 +230,20 @@ class Demo:
 
     def _approve(self, board: Board) -> None:
         for row in board.commands:
-            # A board may be older than our last approval.
-            agreed = (row.command.id, row.fingerprint)
+            # A board may be older than our last approval; what returned to proposed is asked for anew.
+            agreed = (row.command.id, row.fingerprint, row.command.changed_at)
             if not row.is_approvable or agreed in self._agreed:
                 continue
             try:
                 self._people.approve(row)
-                self._agreed.add(agreed)
             except ClientError as error:
                 # It changed since the board was made, or the daemon is down: the next look tries what stands then.
                 if str(error) not in self._refused:
                     self._refused.add(str(error))
                     self._narrator.line(self._wall_seconds, "", f"{row.name}  not approved: {error}")
+                continue
+            self._agreed.add(agreed)
+            self._narrator.line(self._wall_seconds, "", f"{row.name}  approved by --auto-approve")
 
     def _keep_up(self) -> None:
         sentence = self._child.keep_up()

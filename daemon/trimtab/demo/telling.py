@@ -10,21 +10,6 @@ from trimtab.model.command import CommandState
 
 Say = Callable[[str], None]
 
-_WORDS = {
-    CommandState.APPROVED: "approved",
-    CommandState.HELD: "room is held",
-    CommandState.CONFIRMED: "looked again: still right",
-    CommandState.SUBMITTED: "moves",
-    CommandState.SETTLED: "done",
-    CommandState.REJECTED: "rejected",
-    CommandState.REFUSED: "refused",
-    CommandState.EXPIRED: "expired",
-    CommandState.ABANDONED: "abandoned, all given back",
-    CommandState.MISSED: "missed: someone else took the seat",
-    CommandState.UNDONE: "undone",
-    CommandState.PROPOSED: "proposed anew",
-}
-
 
 class Narrator:
     """Tells each change of findings, commands and stories once."""
@@ -102,8 +87,8 @@ class Narrator:
             )
             if command.state is CommandState.PROPOSED:
                 return
-        reason = f"  {command.reason}" if command.reason else ""
-        self.line(wall_seconds, "", f"{row.name}  {_WORDS[command.state]}{reason}")
+        reason = f": {command.reason}" if command.reason else ""
+        self.line(wall_seconds, "", f"{row.name}  {command.state}{reason}")
 
 
 def summary_lines(summary: Summary) -> list[str]:
