@@ -26,6 +26,7 @@ from trimtab.model.reading import Event, GpuState, Report
 from trimtab.runner import Ran, Tally, run_all
 from trimtab.service import Service
 from trimtab.settings import AgentSettings, load
+from trimtab.ship.bounds import EVENTS_MAX
 from trimtab.ship.sender import sender_of
 from trimtab.ship.spool import Spool
 from trimtab.show.metrics import serve_agent_metrics
@@ -115,18 +116,19 @@ class Agent:
             driver=section.driver,
             gpus=section.gpus,
             gpus_expected=section.gpus_expected if settings.gpus_expected is None else settings.gpus_expected,
-            events=tuple(self._unkept),
+            events=tuple(self._unkept[:EVENTS_MAX]),
             errors=section.errors,
             bad_samples=section.bad_samples,
             node_values=section.node_values,
         )
 
     def _kept(self, report: Report) -> Report:
-        """Only once a report is kept do the collectors forget what they gave."""
+        """Only once all that the collectors gave is kept do they forget it; what one report cannot hold waits."""
         kept = self._keeper.append(report)
-        self._unkept.clear()
-        for commit in self._collectors.commits:
-            commit()
+        del self._unkept[: len(report.events)]
+        if not self._unkept:
+            for commit in self._collectors.commits:
+                commit()
         return kept
 
     def _drop_oldest(self) -> None:
@@ -268,6 +270,7 @@ class AgentProcess:
         if self._metrics is not None:
             self._metrics.stop()
         self.agent.close()
+        self._sender.close()
         self._spool.close()
         log.info("agent ended", waiting=self._spool.waiting)
 

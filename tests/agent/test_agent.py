@@ -15,6 +15,7 @@ from trimtab.collect.collector import Section
 from trimtab.errors import CollectError, NoData, ShipError
 from trimtab.model.reading import GpuState, Report
 from trimtab.settings import AgentSettings
+from trimtab.ship.bounds import EVENTS_MAX
 
 
 class Bench:
@@ -79,8 +80,19 @@ def test_events_that_wait_too_long_are_dropped_oldest_first_and_counted() -> Non
     events = tuple(replace(an_xid(31), pid=number) for number in range(EVENTS_UNKEPT_MAX + 5))
     bench = Bench(kernel_log=FakeCollector(Section(events=events)))
     bench.agent.tick()
-    assert (bench.shown[0].events[0].pid, len(bench.shown[0].events)) == (5, EVENTS_UNKEPT_MAX)
+    assert (bench.shown[0].events[0].pid, len(bench.shown[0].events)) == (5, EVENTS_MAX)
     assert bench.agent.events_dropped_total == 5
+
+
+def test_more_events_than_a_report_may_hold_go_out_over_several_and_the_cursor_waits_for_the_last() -> None:
+    kernel_log = FakeCollector(Section(events=(an_xid(31),) * (EVENTS_MAX + 5)), Section(events=(an_xid(79),)))
+    bench = Bench(kernel_log=kernel_log)
+    bench.agent.tick()
+    assert kernel_log.commits == 0
+    bench.agent.tick()
+    assert [len(report.events) for report in bench.keeper.reports] == [EVENTS_MAX, 6]
+    assert bench.keeper.reports[1].events[-1].code == 79
+    assert kernel_log.commits == 1
 
 
 def test_a_kernel_event_gets_the_uuid_of_the_gpu_in_its_slot() -> None:
