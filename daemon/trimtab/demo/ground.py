@@ -147,6 +147,7 @@ silent_after_seconds = {silent_seconds}
 [plan]
 interval_seconds = {beat_seconds}
 expiry_seconds = {patience_seconds}
+moves_max = 8
 cordoned_ratio_max = {cordoned_ratio_max:.3f}
 
 [issue]
@@ -163,5 +164,6 @@ anchor = "{anchor.isoformat()}"
     return (
         f"Beats every {beat_seconds / speed:.2f} s of the wall; a node counts as silent after "
         f"{silent_seconds / speed:.0f} s; a recommendation stands {patience_seconds / speed / 60:.0f} min.",
+        "Up to 8 jobs may move at once, so that all three stories can be answered side by side.",
         "The thresholds of detection are a real daemon's: heat 5 min, a slow rank 2 min, waiting for placement 2 min.",
     )

@@ -102,6 +102,11 @@ class Story:
         """Whether a command of it was begun: from then on a standing job may be our doing."""
         return any(state.is_begun or state is CommandState.SETTLED for state in self.commands.values())
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a command of it has begun and is not over, as far as was seen."""
+        return any(state.is_begun for state in self.commands.values())
+
     def _lost(self, truth: Truth) -> float:
         """GPUs × time since the story began, less the work done in it that stayed; over its job and those moved."""
         names = [job for job in truth.values() if job.id == self.plot.workload or job.id in self.moved]

@@ -26,6 +26,7 @@ from trimtab.demo.telling import Narrator, Say, summary_lines
 from trimtab.errors import ClientError, TrimtabError
 from trimtab.loop import Beat
 from trimtab.model.board import Board, CommandRow
+from trimtab.model.cluster import WorkloadState
 from trimtab.service import Service
 from trimtab.sim.cluster import STEP_SECONDS, SimulatedCluster
 from trimtab.sim.control import ControlServer
@@ -48,6 +49,8 @@ class Result:
 
     summary: Summary
     daemon_kills: int
+    kills_under_way: int
+    """Kills while a command had begun and was not over."""
     daemon_restarts: int
     left_behind: tuple[str, ...]
     """What a mark holds though no live command has it: must be empty."""
@@ -113,6 +116,7 @@ class Demo:
         self._ready_at_seconds = 0.0
         self._ready_clock_seconds = 0.0
         self._kill_times = self._plan_kills()
+        self._kills_under_way = 0
 
     def run(self) -> Result:
         """Start everything, watch the stories, end everything, and add up."""
@@ -264,6 +268,7 @@ class Demo:
         # A daemon that is not up again yet is not killed again: each kill hits one that works.
         if self._kill_times and self._wall_seconds >= self._kill_times[0] and self._child.pid is not None:
             self._kill_times.pop(0)
+            self._kills_under_way += any(story.is_under_way for story in self._stories)
             self._child.kill()
             self._narrator.line(self._wall_seconds, "daemon", f"kill -9 ({self._child.kills})")
 
@@ -286,6 +291,7 @@ class Demo:
         return Result(
             summary=summary,
             daemon_kills=self._child.kills,
+            kills_under_way=self._kills_under_way,
             daemon_restarts=self._child.restarts,
             left_behind=left,
             reports_waiting=waiting,
@@ -296,6 +302,10 @@ class Demo:
             for line in summary_lines(summary):
                 self._say(line)
 
+    def _stopped_by_nobody(self) -> list[str]:
+        jobs = self._cluster.truth().values()
+        return [f"{job.id} is stopped" for job in jobs if job.state is WorkloadState.SUSPENDED and not job.suspended_by]
+
     def _last_look(self) -> tuple[Mapping[str, int], tuple[str, ...]]:
         """How the commands stand and what is held without one; a daemon that was just killed gets time to tidy up."""
         gives_up_at = self._wall.monotonic_seconds() + _LAST_LOOK_SECONDS_MAX
@@ -305,7 +315,7 @@ class Demo:
             self._keep_up()
             try:
                 rows = self._people.commands()
-                left = left_behind(self._desk.marks_held(), rows)
+                left = (*left_behind(self._desk.marks_held(), rows), *self._stopped_by_nobody())
             except ClientError:
                 pass  # it is starting
             if not left:

@@ -87,8 +87,10 @@ class Narrator:
             )
             if command.state is CommandState.PROPOSED:
                 return
-        reason = f": {command.reason}" if command.reason else ""
-        self.line(wall_seconds, "", f"{row.name}  {command.state}{reason}")
+        said, reason = command.state.value, command.reason
+        if reason:
+            said = reason if reason.startswith(said) else f"{said}: {reason}"
+        self.line(wall_seconds, "", f"{row.name}  {said}")
 
 
 def summary_lines(summary: Summary) -> list[str]:

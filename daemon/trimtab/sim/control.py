@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -41,8 +42,7 @@ class ControlServer:
     def __init__(self, cluster: SimulatedCluster, desk: WriteDesk, *, port: int = 0) -> None:
         """Bind at once; `url` is then known."""
         handler = type("Handler", (_Handler,), {"cluster": cluster, "desk": desk})
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", port), handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, name="sim-control", daemon=True)
 
@@ -56,6 +56,17 @@ class ControlServer:
             self._server.shutdown()
             self._thread.join(5.0)
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """One thread a connection; a peer that hangs up in the middle, as a killed daemon does, is nothing to report."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say what went wrong, unless the peer is just gone."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Handler(BaseHTTPRequestHandler):
