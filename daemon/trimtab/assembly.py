@@ -35,7 +35,7 @@ from trimtab.ship.inbox import Inbox
 from trimtab.ship.receiver import IngestCounts, ingest_app
 from trimtab.ship.tokens import NodeTokens, tokens_path
 from trimtab.show.api import people_app
-from trimtab.show.auth import Door, operator_token
+from trimtab.show.auth import Door, operator_token, write_client_file
 from trimtab.show.board import BoardBox
 from trimtab.show.checks import daemon_checks
 from trimtab.show.metrics import daemon_metrics
@@ -50,6 +50,7 @@ log = structlog.get_logger()
 RING_INTERVAL_SECONDS = 10.0
 """The ring's slots: an agent's default interval. Reports that come faster overwrite each other in their slot."""
 PRUNE_MINUTES = 30
+TOKEN_FILE = "operator.token"
 STALL_SECONDS_MIN = 60.0
 """A beat that has not ended for so long (or ten intervals) is no progress: the watchdog is no longer fed."""
 
@@ -157,6 +158,7 @@ class Daemon:
 
     def _say_where(self) -> None:
         link = f"{self.url}/open/{self._door.new_link()}"
+        write_client_file(self._state / "client.toml", url=self.url, token=operator_token(self._state / TOKEN_FILE))
         log.info(
             "daemon started",
             cluster=self.settings.cluster,
@@ -232,7 +234,7 @@ class Daemon:
         people = self.settings.people
         host, _ = split_listen(people.listen, key="people.listen")
         door = Door(
-            token=operator_token(self._state / "operator.token"),
+            token=operator_token(self._state / TOKEN_FILE),
             clock=SystemClock(),
             listen_host=host,
             public_url=people.public_url,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import inspect
 import os
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ something; 2 the daemon could not be asked, or the command line is wrong.
 """
 
 
+DAEMONS_OWN = Path("/var/lib/trimtab/client.toml")
+"""What a daemon with the default state directory leaves for whoever may read it there."""
+
+
 class DaemonSaysNo(ClientError):
     """The daemon answered, and its answer is no."""
 
@@ -44,13 +49,13 @@ class Place:
 
 def find(*, url: str | None, token: str | None, ca_file: str | None) -> Place:
     """The daemon's address and token: options and environment first, then the client file. Raises ClientError."""
-    path = client_file()
+    path = next((one for one in (client_file(), DAEMONS_OWN) if os.access(one, os.R_OK)), client_file())
     kept = {} if url and token else _read(path)
     found_url, found_token = url or kept.get("url"), token or kept.get("token")
     if not found_url:
         raise ClientError(
-            f"No daemon is known here: {path} does not exist. Start `trimtab daemon` or `trimtab demo`, or give "
-            "--url and --token."
+            f"No daemon is known here: neither {path} nor {DAEMONS_OWN} can be read. Start `trimtab daemon` or "
+            "`trimtab demo`, or give --url and --token."
         )
     if not found_token:
         raise ClientError("No token: give --token or TRIMTAB_TOKEN (the daemon keeps it in operator.token).")
