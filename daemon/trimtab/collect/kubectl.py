@@ -100,6 +100,10 @@ class KubePod:
     has_init_gpus: bool = False
     is_terminating: bool = False
     scheduling_message: str | None = None
+    is_gated: bool = False
+    """Held back by a scheduling gate, as Kueue does while there is no quota."""
+    created_at: datetime | None = None
+    started_at: datetime | None = None
 
     @property
     def key(self) -> str:
@@ -268,6 +272,9 @@ def read_pod(item: Mapping[str, Document]) -> KubePod:
         annotated=_annotated(annotations.get("volcano.sh/devices-to-allocate", "")),
         has_init_gpus=asked.has_init,
         is_terminating=at(item, "metadata", "deletionTimestamp") is not None,
+        is_gated=bool(tables_of(at(item, "spec", "schedulingGates"))),
+        created_at=moment(text_at(item, "metadata", "creationTimestamp")),
+        started_at=moment(text_at(item, "status", "startTime")),
         scheduling_message=next(
             (
                 text_at(one, "message")

@@ -16,7 +16,7 @@ _LIST_ROW = re.compile(r"^GPU (\d+): (.+?)(?: \(UUID: (GPU-[0-9a-fA-F-]+)\))?\s*
 _LINK_ROW = re.compile(r"^\s+Link (\d+): (.+?)\s*$")
 _MIG_ROW = re.compile(r"^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: (MIG-[0-9a-fA-F-]+)\)")
 _NOT_IN_MIG = "not supported for Devices in MIG mode"
-_HANDLE = re.compile(r"Unable to determine the device handle for (?:GPU\s*\d*:?\s*)?(\S+?): (.*)")
+_HANDLE = re.compile(r"Unable to determine the device handle for (?:GPU(?:\d{1,3}: )?\s*)?(\S+?): (.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +206,5 @@ def read_handle_errors(text: str) -> tuple[HandleError, ...]:
     for line in text.splitlines():
         match = _HANDLE.search(line)
         if match:
-            raw = re.sub(r"^GPU\s*", "", match[1])
-            found.append(HandleError(raw=raw, pci=canonical_pci(raw), text=line.strip()))
+            found.append(HandleError(raw=match[1], pci=canonical_pci(match[1]), text=line.strip()))
     return tuple(found)
