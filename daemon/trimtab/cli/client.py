@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import inspect
 import os
-import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
