@@ -107,7 +107,7 @@ class Demo:
         self._child = DaemonChild(ground)
         self._people = People(ground.url, ground.state_directory / "operator.token")
         self._client_file = ClientFile()
-        self._narrator = Narrator(say, is_auto_approved=options.is_auto_approved)
+        self._narrator = Narrator(say, speed=options.speed, is_auto_approved=options.is_auto_approved)
         self._stories = [Story(plot=plot) for plot in plots_of(self._cluster, self._cast)]
         self._refused: set[str] = set()
         self._agreed: set[tuple[int, str, datetime]] = set()
@@ -156,7 +156,6 @@ class Demo:
         self._ready_clock_seconds = self._clock.monotonic_seconds()
         self._narrator.opening(
             link=link,
-            speed=self._options.speed,
             nodes=len(self._cluster.nodes),
             gpus=sum(len(node.gpus) for node in self._cluster.node_list),
             remarks=self._remarks,

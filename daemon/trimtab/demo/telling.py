@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 
 from trimtab.demo.stories import HORIZON_HOURS, Story, Summary
 from trimtab.model.board import Board, CommandRow
@@ -14,9 +15,10 @@ Say = Callable[[str], None]
 class Narrator:
     """Tells each change of findings, commands and stories once."""
 
-    def __init__(self, say: Say, *, is_auto_approved: bool) -> None:
+    def __init__(self, say: Say, *, speed: float, is_auto_approved: bool) -> None:
         """`say` prints one line."""
         self._say = say
+        self._speed = speed
         self._is_auto_approved = is_auto_approved
         self._findings: dict[int, bool] = {}
         self._commands: dict[int, CommandState] = {}
@@ -26,7 +28,7 @@ class Narrator:
         """One line with its time."""
         self._say(f"{wall_seconds:6.1f} s  {word:<8} {text}")
 
-    def opening(self, *, link: str, speed: float, nodes: int, gpus: int, remarks: tuple[str, ...], log: str) -> None:
+    def opening(self, *, link: str, nodes: int, gpus: int, remarks: tuple[str, ...], log: str) -> None:
         """What is here and how to look at it."""
         self._say(f"The page, opened by a link that works once:  {link}")
         self._say("From another terminal:  trimtab status   trimtab findings   trimtab plan   trimtab explain R1")
@@ -34,7 +36,9 @@ class Narrator:
             self._say("Recommendations are approved as soon as they are proposed (--auto-approve).")
         else:
             self._say("Nothing is moved before you approve:  trimtab approve R1  (or the button on the page).")
-        self._say(f"{nodes} simulated nodes, {gpus} GPUs, real agents, the real daemon; {speed:g} × the wall's speed.")
+        self._say(
+            f"{nodes} simulated nodes, {gpus} GPUs, real agents, the real daemon; {self._speed:g} × the wall's speed."
+        )
         for remark in remarks:
             self._say(remark)
         self._say(f"The daemon's log: {log}")
@@ -69,9 +73,9 @@ class Narrator:
                 self.line(wall_seconds, "wrong", f"{found.name}  {found.finding.sentence}{impact}")
             self._findings[found.id] = is_closed
         for row in board.commands:
-            self._command(row, wall_seconds)
+            self._command(row, board.at, wall_seconds)
 
-    def _command(self, row: CommandRow, wall_seconds: float) -> None:
+    def _command(self, row: CommandRow, at: datetime, wall_seconds: float) -> None:
         command = row.command
         before = self._commands.get(command.id)
         if before is command.state:
@@ -88,7 +92,11 @@ class Narrator:
             if command.state is CommandState.PROPOSED:
                 return
         said, reason = command.state.value, command.reason
-        if reason:
+        waits_until = command.recommendation.not_before
+        if command.state is CommandState.APPROVED and waits_until is not None and waits_until > at:
+            seconds = (waits_until - at).total_seconds() / self._speed
+            said = f"waits for the next checkpoint, {seconds:.0f} s of the wall from now"
+        elif reason:
             said = reason if reason.startswith(said) else f"{said}: {reason}"
         self.line(wall_seconds, "", f"{row.name}  {said}")
 
