@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ class _File:
     body: bytes
     etag: str
     media_type: str
+    gzipped: bytes
 
 
 def page_routes(people: People, document: bytes, web: Path) -> list[WebRoute]:
@@ -105,17 +107,22 @@ def _files(web: Path) -> Mapping[str, _File]:
             continue
         body = path.read_bytes()
         name = path.relative_to(web).as_posix().removeprefix("static/")
-        found[name] = _File(body, f'"{hashlib.sha256(body).hexdigest()[:20]}"', media_type)
+        found[name] = _File(
+            body, f'"{hashlib.sha256(body).hexdigest()[:20]}"', media_type, gzip.compress(body, mtime=0)
+        )
     return found
 
 
 def _serve(file: _File, request: Request) -> Response:
     """The file, or 304: the browser asks each time and is answered at once, so a new version is seen at once."""
-    headers = {"ETag": file.etag, "Cache-Control": "no-cache"}
+    headers = {"ETag": file.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
     if file.etag in known:
         return Response(status_code=304, headers=headers)
-    return Response(file.body, headers={**headers, "Content-Type": file.media_type})
+    headers["Content-Type"] = file.media_type
+    if "gzip" in request.headers.get("accept-encoding", "") and len(file.gzipped) < len(file.body):
+        return Response(file.gzipped, headers={**headers, "Content-Encoding": "gzip"})
+    return Response(file.body, headers=headers)
 
 
 async def _metrics(people: People, request: Request) -> Response:

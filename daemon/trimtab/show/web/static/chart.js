@@ -1,0 +1,203 @@
+// Charts of one GPU's history with uPlot: the line, its threshold, event marks, and its peers as a band behind it.
+
+import { onThemeChange, theme } from "./colour.js";
+import { kept, h } from "./dom.js";
+import { get } from "./live.js";
+import { state } from "./state.js";
+import { metricName, quantity, unitOf } from "./words.js";
+
+const HEIGHT = 116;
+const FETCH_EVERY_MS = 5000;
+const PEERS_MAX = 7;
+const live = new Set();
+
+onThemeChange(() => live.forEach((chart) => chart.draw()));
+new ResizeObserver(() => live.forEach((chart) => chart.fit())).observe(document.documentElement);
+
+/** `{ key, title, metric, node, gpu (null = all of the node), seconds, threshold, marks, hasPeers }`. */
+export function chartBox(wanted) {
+  return h("figure", { class: "chart", key: wanted.key },
+    h("figcaption", {}, wanted.title),
+    kept("div", { class: "plot", key: "plot" }, (box) => {
+      box._chart = new Chart(box, wanted);
+      live.add(box._chart);
+    }, (box) => box._chart.want(wanted)));
+}
+
+class Chart {
+  constructor(box, wanted) {
+    this.box = box;
+    this.plot = null;
+    this.askedMs = -Infinity;
+    this.note = h("p", { class: "dim chart-note" }, "Asking for its history.");
+    this.box.append(this.note);
+    this.want(wanted);
+  }
+
+  want(wanted) {
+    if (this.wanted && this.wanted.seconds !== wanted.seconds) {
+      const isCloser = Math.abs(Math.log(wanted.seconds / this.wanted.seconds)) > 0.3;
+      if (isCloser) this.askedMs = -Infinity;
+      else wanted = { ...wanted, seconds: this.wanted.seconds };
+    }
+    this.wanted = wanted;
+    if (performance.now() - this.askedMs >= FETCH_EVERY_MS) this.ask();
+  }
+
+  async ask() {
+    this.askedMs = performance.now();
+    if (!this.box.isConnected) {
+      live.delete(this);
+      this.plot?.destroy();
+      return;
+    }
+    const { node, gpu, metric, seconds } = this.wanted;
+    const others = (state.lookups.nodes.get(node)?.cells || []).map((cell) => cell.uuid).filter((uuid) => uuid !== gpu);
+    const uuids = gpu ? [gpu, ...others.slice(0, PEERS_MAX)] : others.slice(0, PEERS_MAX + 1);
+    const query = (uuid) => new URLSearchParams({ node, gpu: uuid, metric, since_seconds: Math.round(seconds) });
+    try {
+      const all = await Promise.all(uuids.map((uuid) => get(`/api/v1/history?${query(uuid)}`)));
+      this.series = all.map((history) => history.series[metric] || []);
+      this.draw();
+    } catch (error) {
+      this.say(error.message);
+    }
+  }
+
+  say(sentence) {
+    this.note.textContent = sentence;
+    this.note.hidden = !sentence;
+  }
+
+  draw() {
+    if (!this.series || !this.box.isConnected || !this.box.clientWidth) return;
+    const { gpu, metric } = this.wanted;
+    const data = gpu ? withPeers(this.series) : joined(this.series);
+    const isEmpty = !data[0].length || data.slice(1).every((values) => values.every((v) => v === null));
+    this.say(isEmpty ? `No ${metricName(metric)} has been reported for it in this time.` : "");
+    this.plot?.destroy();
+    this.plot = null;
+    if (!isEmpty) this.plot = new window.uPlot(this.options(data), data, this.box);
+  }
+
+  fit() {
+    if (this.box.isConnected && this.box.clientWidth) this.plot?.setSize({ width: this.box.clientWidth, height: HEIGHT });
+  }
+
+  options(data) {
+    const { gpu, metric, threshold, seconds } = this.wanted;
+    const unit = unitOf(metric);
+    const colours = theme();
+    const until = Date.parse(state.board.at) / 1000;
+    const axis = { stroke: colours.dim, font: `11px ${colours.font}`, grid: { stroke: colours.line, width: 1 }, ticks: { show: false } };
+    const series = gpu && data.length === 4
+      ? [{}, { stroke: "transparent" }, { stroke: "transparent" }, line(colours.sky, 1.75)]
+      : [{}, ...data.slice(1).map(() => line(colours.sky, data.length > 2 ? 1 : 1.75))];
+    return {
+      width: this.box.clientWidth,
+      height: HEIGHT,
+      padding: [10, 8, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { size: 6 }, drag: { x: false } },
+      scales: { x: { min: until - seconds, max: until }, y: { range: (_, low, high) => range(low, high, threshold, unit) } },
+      bands: series.length === 4 && gpu ? [{ series: [2, 1], fill: `${colours.dim}44` }] : [],
+      series,
+      axes: [
+        { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map(timeOf) },
+        { ...axis, size: 62, space: 28, values: (_, ticks) => ticks.map((tick) => quantity(tick, unit)) },
+      ],
+      hooks: { draw: [(plot) => this.drawMarks(plot, data)], setCursor: [(plot) => this.tell(plot, data, unit)] },
+    };
+  }
+
+  drawMarks(plot, data) {
+    const { threshold, marks = [], gpu } = this.wanted;
+    const colours = theme();
+    const { ctx, bbox } = plot;
+    const ratio = devicePixelRatio || 1;
+    ctx.save();
+    ctx.font = `${11 * ratio}px ${colours.font}`;
+    ctx.lineWidth = ratio;
+    if (threshold) {
+      const y = Math.round(plot.valToPos(threshold.value, "y", true));
+      rule(ctx, colours.orange, [bbox.left, y, bbox.left + bbox.width, y], [5 * ratio, 4 * ratio]);
+      write(ctx, threshold.text, bbox.left + bbox.width - 4 * ratio, y - 4 * ratio, "right", colours.orange);
+    }
+    for (const mark of marks) {
+      const x = Math.round(plot.valToPos(mark.at, "x", true));
+      if (x < bbox.left || x > bbox.left + bbox.width) continue;
+      rule(ctx, colours.bad, [x, bbox.top, x, bbox.top + bbox.height], []);
+      const isRight = x > bbox.left + bbox.width - 40 * ratio;
+      write(ctx, mark.text, x + (isRight ? -4 : 4) * ratio, bbox.top + 10 * ratio, isRight ? "right" : "left", colours.bad);
+    }
+    if (gpu && data.length === 4) write(ctx, "band: the node's other GPUs", bbox.left + 4 * ratio, bbox.top + bbox.height - 5 * ratio, "left", colours.dim);
+    ctx.restore();
+  }
+
+  tell(plot, data, unit) {
+    const { idx } = plot.cursor;
+    const caption = this.box.parentElement.querySelector("figcaption");
+    const value = idx === null || idx === undefined ? null : data.at(-1)[idx];
+    caption.dataset.now = value === null || value === undefined ? "" : `${quantity(value, unit)} at ${timeOf(data[0][idx], true)}`;
+  }
+}
+
+function rule(ctx, colour, [x1, y1, x2, y2], dash) {
+  ctx.strokeStyle = colour;
+  ctx.setLineDash(dash);
+  ctx.beginPath();
+  ctx.moveTo(x1, y1);
+  ctx.lineTo(x2, y2);
+  ctx.stroke();
+  ctx.setLineDash([]);
+}
+
+function write(ctx, text, x, y, align, colour) {
+  ctx.textAlign = align;
+  ctx.textBaseline = "alphabetic";
+  ctx.lineWidth = 4;
+  ctx.strokeStyle = theme().panel;
+  ctx.strokeText(text, x, y);
+  ctx.fillStyle = colour;
+  ctx.fillText(text, x, y);
+}
+
+function line(colour, width) {
+  return { stroke: colour, width, spanGaps: false, points: { show: false } };
+}
+
+/** A range that holds the threshold, and is wide enough that noise looks like noise. */
+function range(low, high, threshold, unit) {
+  if (unit === "ratio") return [0, Math.max(1, high ?? 1)];
+  const values = [low, high, threshold?.value].filter((v) => v !== null && v !== undefined);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
+  const pad = Math.max((most - least) * 0.15, most * 0.05, 1e-9);
+  return [Math.max(least - pad, 0), most + pad];
+}
+
+function columns(series) {
+  return [series.map(([at]) => at), series.map(([, value]) => value)];
+}
+
+function joined(all) {
+  const tables = all.filter((series) => series.length).map(columns);
+  if (!tables.length) return [[], []];
+  return tables.length > 1 ? window.uPlot.join(tables) : tables[0];
+}
+
+/** `[times, least of the peers, most of them, the suspect]`; without peers, the suspect alone. */
+function withPeers([own, ...peers]) {
+  const seen = peers.filter((series) => series.length);
+  if (!seen.length) return joined([own]);
+  const [times, ...values] = joined([own.length ? own : [[seen[0][0][0], null]], ...seen]);
+  const [suspect, ...others] = values;
+  const at = (i) => others.map((series) => series[i]).filter((v) => v !== null && v !== undefined);
+  const least = times.map((_, i) => (at(i).length ? Math.min(...at(i)) : null));
+  const most = times.map((_, i) => (at(i).length ? Math.max(...at(i)) : null));
+  return [times, least, most, suspect];
+}
+
+function timeOf(seconds, hasSeconds = false) {
+  const options = { hour: "2-digit", minute: "2-digit", ...(hasSeconds ? { second: "2-digit" } : {}) };
+  return new Date(seconds * 1000).toLocaleTimeString("en-GB", options);
+}

@@ -1,0 +1,62 @@
+// Addresses: /r/11, /f/31, /node/gpu-07?gpu=UUID, /job/research/llama-70b. Links work without leaving the page.
+
+import { changed, state } from "./state.js";
+
+export function read(location) {
+  const [, kind, ...rest] = location.pathname.split("/").map(decodeURIComponent);
+  const name = rest.join("/");
+  if (kind === "r" && /^R?\d+$/i.test(name)) return { view: "command", id: Number(name.replace(/^R/i, "")) };
+  if (kind === "f" && /^F?\d+$/i.test(name)) return { view: "finding", id: Number(name.replace(/^F/i, "")) };
+  if (kind === "node" && name) return { view: "node", name, gpu: new URLSearchParams(location.search).get("gpu") };
+  if (kind === "job" && name) return { view: "job", id: name };
+  return { view: "start" };
+}
+
+export function jobPath(id) {
+  return `/job/${id.split("/").map(encodeURIComponent).join("/")}`;
+}
+
+export function nodePath(name, gpu) {
+  return `/node/${encodeURIComponent(name)}${gpu ? `?gpu=${encodeURIComponent(gpu)}` : ""}`;
+}
+
+let returnTo = null;
+
+export function open(path) {
+  if (state.path.view === "start") returnTo = document.activeElement;
+  history.pushState(null, "", path);
+  go(true);
+}
+
+export function close() {
+  history.pushState(null, "", "/");
+  go(false);
+  returnTo?.focus?.();
+  returnTo = null;
+}
+
+function go(isOpened) {
+  state.path = read(window.location);
+  state.hoverJob = null;
+  state.wantsFocus = isOpened && state.path.view !== "start";
+  changed();
+}
+
+function onClick(event) {
+  const anchor = event.target.closest?.("a[href]");
+  const isPlain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+  if (!anchor || !isPlain || event.defaultPrevented || anchor.origin !== window.location.origin) return;
+  if (anchor.getAttribute("href").startsWith("#")) return;
+  event.preventDefault();
+  if (anchor.getAttribute("href") === "/") close();
+  else open(anchor.getAttribute("href"));
+}
+
+export function start() {
+  state.path = read(window.location);
+  document.addEventListener("click", onClick);
+  addEventListener("popstate", () => go(true));
+  addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && state.path.view !== "start" && !event.target.closest("form, .search")) close();
+  });
+}
