@@ -35,13 +35,15 @@ def own_schema(url: str, *, name: str, is_kept: bool) -> Iterator[str]:
     engine = sa.create_engine(parsed, isolation_level="AUTOCOMMIT", connect_args={"connect_timeout": 5})
     place = parsed.set(drivername="postgresql").render_as_string(hide_password=True)
     schema = engine.dialect.identifier_preparer.quote(name)
-    _execute(engine, f"CREATE SCHEMA {schema}", place)
     try:
-        made = parsed.set(drivername="postgresql").update_query_dict({"options": f"-csearch_path={name}"})
-        yield made.render_as_string(hide_password=False)
+        _execute(engine, f"CREATE SCHEMA {schema}", place)
+        try:
+            made = parsed.set(drivername="postgresql").update_query_dict({"options": f"-csearch_path={name}"})
+            yield made.render_as_string(hide_password=False)
+        finally:
+            if not is_kept:
+                _execute(engine, f"DROP SCHEMA {schema} CASCADE", place)
     finally:
-        if not is_kept:
-            _execute(engine, f"DROP SCHEMA {schema} CASCADE", place)
         engine.dispose()
 
 
