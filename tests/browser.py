@@ -87,7 +87,7 @@ class Page:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             with contextlib.suppress(BrowserError):
-                found = self.ask(expression)
+                found = self.ask(f"(value => value instanceof Node || value)({expression})")
                 if found:
                     return found
             self._next(time.monotonic() + 0.05)
@@ -100,9 +100,10 @@ class Page:
 
     def click(self, selector: str) -> None:
         """Press the mouse in the middle of the first element that matches."""
-        self.until(f"document.querySelector({json.dumps(selector)})")
+        found = f"document.querySelector({json.dumps(selector)})"
+        self.until(found)
         x, y = self.ask(
-            f"(() => {{ const el = document.querySelector({json.dumps(selector)}); el.scrollIntoView({{block: 'center'}});"
+            f"(() => {{ const el = {found}; el.scrollIntoView({{block: 'center'}});"
             "const box = el.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
         )
         self.mouse(x, y)

@@ -10,17 +10,29 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import trimtab.show
 from starlette.applications import Starlette
 from tests.builders import BUSY, CLUSTER, IDLE, a_node, a_reading, a_snapshot, a_window, a_workload, gpu_uuid
 from tests.fakes.clock import FakeClock
 from tests.fakes.people import FakeMemory, LedgerDecisions, Served, a_command, a_recommendation, listening
 
+import trimtab.show
 from trimtab.clock import SystemClock
 from trimtab.model.advice import Action, Evidence, Finding, FindingState, OpenFinding, Severity, Subject
 from trimtab.model.board import Board, GpuHistory
 from trimtab.model.cluster import Workload
-from trimtab.model.command import Command, Cost, Gain, Mode, Move, MoveKind, RecommendationKind, Refusal, Seat, Verb, Write
+from trimtab.model.command import (
+    Command,
+    Cost,
+    Gain,
+    Mode,
+    Move,
+    MoveKind,
+    RecommendationKind,
+    Refusal,
+    Seat,
+    Verb,
+    Write,
+)
 from trimtab.model.reading import GpuReading, GpuState
 from trimtab.settings import DaemonSettings, IssueSettings
 from trimtab.show.api import people_app
@@ -44,7 +56,7 @@ def jobs() -> list[Workload]:
         a_workload("notebook-b", on={"gpu-22": range(4)}),
         *(a_workload(f"tune-{number}", on={node: held}) for number, (node, held) in enumerate(small.items(), 1)),
         *(
-            a_workload(name, on={node: ALL for node in nodes})
+            a_workload(name, on=dict.fromkeys(nodes, ALL))
             for name, nodes in {
                 "pretrain-7": ("gpu-00", "gpu-01", "gpu-03", "gpu-04", "gpu-07", "gpu-08"),
                 "speech-2": ("gpu-10", "gpu-14", "gpu-16"),
@@ -53,7 +65,9 @@ def jobs() -> list[Workload]:
             }.items()
         ),
         a_workload("eval-9", gpus_per_pod=8, waiting_since=NOW - timedelta(minutes=41)),
-        a_workload("ablate-4", pods=2, gpus_per_pod=4, waiting_since=NOW - timedelta(minutes=6), waiting_reason="quota"),
+        a_workload(
+            "ablate-4", pods=2, gpus_per_pod=4, waiting_since=NOW - timedelta(minutes=6), waiting_reason="quota"
+        ),
     ]
 
 
@@ -222,7 +236,9 @@ def a_hall(**changes: Any) -> Board:
             "mode": Mode.APPROVE,
             "is_paused": False,
             "records": {"evacuate": "right in 46 of 49, last wrong on 12 Nov", "consolidate": "right in 112 of 118"},
-            "refusals": (Refusal(rule="budget", sentence="Not moved: 2 of 2 allowed moves in queue research are under way; next at 14:20."),),
+            "refusals": (
+                Refusal(rule="budget", sentence="Not moved: 2 of 2 allowed moves in queue research are under way."),
+            ),
             "stranded": {1: 0, 2: 3, 4: 10, 8: 14},
             "version": "0.1.0",
             **changes,

@@ -126,7 +126,7 @@ export function drawCell(ctx, x, y, s, look) {
   FORMS[look.form]?.(ctx, x, y, s, look);
   if (look.isHatched && s >= 4 && look.form !== "lost") hatch(ctx, x, y, s, look.form === "working");
   if (look.isMarked && s >= 8 && look.form !== "lost") mark(ctx, x, y, s);
-  if (look.label) number(ctx, x, y, s, look.label);
+  if (look.label && look.form !== "lost") number(ctx, x, y, s, look.label);
 }
 
 function mark(ctx, x, y, s) {

@@ -17,7 +17,8 @@ new ResizeObserver(() => live.forEach((chart) => chart.fit())).observe(document.
 /** `{ key, title, metric, node, gpu (null = all of the node), seconds, threshold, marks, hasPeers }`. */
 export function chartBox(wanted) {
   return h("figure", { class: "chart", key: wanted.key },
-    h("figcaption", {}, wanted.title),
+    h("figcaption", {},
+      h("span", {}, wanted.title, wanted.gpu ? h("i", { class: "band-key" }, "the node's other GPUs") : null)),
     kept("div", { class: "plot", key: "plot" }, (box) => {
       box._chart = new Chart(box, wanted);
       live.add(box._chart);
@@ -103,25 +104,24 @@ class Chart {
       bands: series.length === 4 && gpu ? [{ series: [2, 1], fill: `${colours.dim}44` }] : [],
       series,
       axes: [
-        { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map(timeOf) },
+        { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map((tick) => timeOf(tick)) },
         { ...axis, size: 62, space: 28, values: (_, ticks) => ticks.map((tick) => quantity(tick, unit)) },
       ],
-      hooks: { draw: [(plot) => this.drawMarks(plot, data)], setCursor: [(plot) => this.tell(plot, data, unit)] },
+      hooks: { draw: [(plot) => this.drawMarks(plot)], setCursor: [(plot) => this.tell(plot, data, unit)] },
     };
   }
 
-  drawMarks(plot, data) {
-    const { threshold, marks = [], gpu } = this.wanted;
+  drawMarks(plot) {
+    const { threshold, marks = [] } = this.wanted;
     const colours = theme();
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio || 1;
     ctx.save();
     ctx.font = `${11 * ratio}px ${colours.font}`;
-    ctx.lineWidth = ratio;
     if (threshold) {
       const y = Math.round(plot.valToPos(threshold.value, "y", true));
       rule(ctx, colours.orange, [bbox.left, y, bbox.left + bbox.width, y], [5 * ratio, 4 * ratio]);
-      write(ctx, threshold.text, bbox.left + bbox.width - 4 * ratio, y - 4 * ratio, "right", colours.orange);
+      write(ctx, threshold.text, bbox.left + 4 * ratio, y - 4 * ratio, "left", colours.orange);
     }
     for (const mark of marks) {
       const x = Math.round(plot.valToPos(mark.at, "x", true));
@@ -130,7 +130,6 @@ class Chart {
       const isRight = x > bbox.left + bbox.width - 40 * ratio;
       write(ctx, mark.text, x + (isRight ? -4 : 4) * ratio, bbox.top + 10 * ratio, isRight ? "right" : "left", colours.bad);
     }
-    if (gpu && data.length === 4) write(ctx, "band: the node's other GPUs", bbox.left + 4 * ratio, bbox.top + bbox.height - 5 * ratio, "left", colours.dim);
     ctx.restore();
   }
 
@@ -144,6 +143,7 @@ class Chart {
 
 function rule(ctx, colour, [x1, y1, x2, y2], dash) {
   ctx.strokeStyle = colour;
+  ctx.lineWidth = devicePixelRatio || 1;
   ctx.setLineDash(dash);
   ctx.beginPath();
   ctx.moveTo(x1, y1);

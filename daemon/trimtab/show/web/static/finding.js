@@ -22,14 +22,15 @@ export function findingView({ id }) {
     h("dl", { class: "facts-list" },
       fact("for", `${ageAt(item.opened_at, item.closed_at || at)}, since ${clock(finding.began_at || item.opened_at, at)}`),
       fact("to do", ACTION_WORDS[finding.action] || finding.action),
-      fact("lost while open", `${number(finding.loss_gpus)} GPUs' worth of work, ${number(finding.gpus_hit)} GPUs hit`),
+      finding.gpus_hit === 0 ? null : fact("lost while open", `${number(finding.loss_gpus)} GPUs' worth of work, ${number(finding.gpus_hit)} GPUs hit`),
       fact("where", where(finding.subject)),
       fact("sure", finding.is_corroborated ? "yes: two signs, or one that is enough" : "not yet: nothing is moved on it"),
       fact("rule", finding.rule)),
     finding.advice ? part("Advice", h("p", {}, full(finding.advice))) : null,
     rows.length ? part("Recommended", h("ul", { class: "plain" }, rows.map((row) =>
       h("li", {}, link(`/r/${row.command.id}`, {}, row.name), ` ${full(row.command.recommendation.sentence)} `, h("span", { class: "dim" }, row.command.state))))) : null,
-    part("What it rests on", evidenceCharts(item), evidenceList(finding.evidence)),
+    part("What it rests on", evidenceCharts(item), evidenceList(finding.evidence),
+      finding.evidence.length ? null : h("p", { class: "dim" }, "Its sentence says all that is known.")),
     finding.against.length ? part("What speaks against it", evidenceList(finding.against)) : null,
   ];
 }

@@ -21,10 +21,11 @@ export function renderFleet(container) {
       choose("Colour by", view.measure, Object.entries(MEASURES).map(([k, m]) => [k, m.label]), (v) => (view.measure = v)),
       choose("Order", view.order, [["rack", "grouped by rack"], ["free", "most free GPUs first"]], (v) => (view.order = v)),
       view.rack !== null ? h("button", { class: "quiet", on: { click: allRacks } }, "all racks") : null,
-      h("span", { class: "dim highlighted" }, highlightWords())),
+    ),
     h("div", { class: "blind", key: "blind", hidden: !board?.blind.length },
       (board?.blind || []).map((sentence) => h("p", {}, sentence))),
     h("div", { class: "fleet-box", key: "box", "data-keep": true, keep: true, mount: mountBox, refresh: draw }),
+    h("div", { class: "highlighted", key: "lit" }, highlightWords()),
     legend(),
   );
 }
@@ -104,7 +105,11 @@ function litTest() {
   const job = litJob();
   if (job) return (item) => item.cell.workload === job && item.cell.state !== "stranded";
   const nodes = concernedNodes();
-  return nodes ? (item) => nodes.has(item.node.name) : null;
+  if (nodes) return (item) => nodes.has(item.node.name);
+  const subject = state.path.view === "finding" ? state.lookups.findings.get(state.path.id)?.finding : null;
+  if (!subject) return null;
+  const [{ node }, hit] = [subject.subject, new Set(subject.workloads_hit)];
+  return node || hit.size ? (item) => item.node.name === node || hit.has(item.cell.workload) : null;
 }
 
 function concernedNodes() {

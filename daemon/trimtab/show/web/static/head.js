@@ -23,7 +23,7 @@ export function renderHead() {
   mode.hidden = !board;
   if (board) {
     mode.title = MODE_WORDS[board.mode];
-    render(mode, board.mode);
+    render(mode, h("span", { class: "dim" }, "mode "), board.mode);
   }
   render(byId("pause"), board ? pauseControl() : null);
   const isOut = trouble?.status === 401;

@@ -89,7 +89,7 @@ export function place(blocks, { width, heightWanted, measureLabel }) {
   const labelWide = longest && labels.length <= 400 ? Math.min(measureLabel(longest), 110) + 8 : 0;
   const head = blocks.some((b) => b.title) ? 20 : 6;
   const best = bestFit(blocks.length, { width, heightWanted, wide, tall, labelWide, head });
-  const pitch = best.size + (best.size >= 12 ? 3 : best.size >= 7 ? 2 : 1);
+  const pitch = pitchOf(best.size);
   const blockWide = labelWide + wide * pitch;
   const columns = Math.max(1, Math.min(best.columns, Math.floor((width + GAP) / (blockWide + GAP)) || 1));
   const spread = columns > 1 ? Math.min((width - columns * blockWide) / (columns - 1), 44) : 0;
@@ -108,13 +108,19 @@ export function place(blocks, { width, heightWanted, measureLabel }) {
   return { blocks, size: best.size, pitch, labelWide, height: Math.ceil(y), head };
 }
 
+/** From one cell to the next: the cell and the gap that suits its size. */
+function pitchOf(size) {
+  return size + (size >= 12 ? 3 : size >= 7 ? 2 : 1);
+}
+
 function bestFit(count, { width, heightWanted, wide, tall, labelWide, head }) {
   let best = { size: 0, columns: 1, score: -1 };
   for (let columns = 1; columns <= Math.min(count, 200); columns += 1) {
     const lines = Math.ceil(count / columns);
-    const across = ((width + GAP) / columns - GAP - labelWide) / wide - 2;
-    const down = (heightWanted / lines - head - 12) / tall - 2;
-    const size = Math.floor(Math.min(across, down, CELL_MAX));
+    const across = ((width + GAP) / columns - GAP - labelWide) / wide;
+    const down = (heightWanted / lines - head - 12) / tall;
+    let size = Math.min(Math.floor(Math.min(across, down)), CELL_MAX);
+    while (size > 0 && pitchOf(size) > Math.min(across, down)) size -= 1;
     const score = size * (count / (columns * lines)) ** 2;
     if (score > best.score) best = { size, columns, score };
   }

@@ -11,7 +11,7 @@ const REFUSALS_SHOWN = 20;
 
 export function renderTodo(container) {
   const { board } = state;
-  const live = board.commands.filter((row) => isLive(row.command));
+  const live = board.commands.filter((row) => isLive(row.command)).sort((a, b) => worthOf(b) - worthOf(a));
   const over = board.commands.filter((row) => !isLive(row.command));
   render(container,
     h("h2", { id: "todo-title", key: "title" }, "What to do"),
@@ -23,6 +23,13 @@ export function renderTodo(container) {
           h("summary", {}, `Over in the last hour: ${over.length}`),
           h("ul", { class: "rows" }, over.slice(0, SHOWN_MAX).map(commandItem)))
       : null);
+}
+
+/** What most is gained by stands first; what nobody can approve, last. */
+function worthOf({ command, is_approvable: isApprovable }) {
+  const { gain, cost } = command.recommendation;
+  const net = (gain.gpu_hours - cost.gpu_hours) / Math.max(gain.horizon_hours, 0.1);
+  return net + (command.state !== "proposed" || isApprovable ? 1e6 : 0);
 }
 
 function nothingToDo(board) {
@@ -156,9 +163,9 @@ function waitingRow(job) {
   };
   return h("tr", { key: job.id, on },
     h("td", {}, link(jobPath(job.id), { class: "job", title: job.id }, jobName(job.id))),
-    h("td", { class: "nowrap" }, `${job.pods} × ${job.gpus_per_pod} GPUs`),
-    h("td", { class: "nowrap" }, job.waiting_since ? ageAt(job.waiting_since, state.board.at) : ""),
-    h("td", { class: "dim" }, job.why),
+    h("td", {}, `${job.pods} × ${job.gpus_per_pod} GPUs`),
+    h("td", {}, job.waiting_since ? ageAt(job.waiting_since, state.board.at) : ""),
+    h("td", { class: "dim why" }, job.why),
     h("td", {}, job.recommendation === null ? h("span", { class: "dim" }, "–") : link(`/r/${job.recommendation}`, {}, `R${job.recommendation}`)));
 }
 

@@ -48,12 +48,11 @@ export function gpuHours(value) {
   return `${value >= 100 ? number(value) : value.toFixed(1)} GPU-h`;
 }
 
-/** `31.4 GPU-h/day`, `8.0 GPU-h over 4 h`. */
+/** `31.4 GPU-h/day`, `8.0 GPU-h in 4 h`. */
 export function gainText(gain) {
   const hours = gain.horizon_hours;
   if (hours === 24) return `${gpuHours(gain.gpu_hours)}/day`;
-  if (hours === 1) return `${gpuHours(gain.gpu_hours)}/h`;
-  return `${gpuHours(gain.gpu_hours)} over ${age(hours * 3600)}`;
+  return `${gpuHours(gain.gpu_hours)} in ${number(hours)} h`;
 }
 
 const UNITS = {
