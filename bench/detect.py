@@ -120,9 +120,7 @@ def _snapshot(names: list[str]) -> ClusterSnapshot:
 
 def main() -> None:
     settings = DetectSettings(idle_after_seconds=850.0)
-    print(
-        f"{'nodes':>7} {'GPUs':>8} {'first beat':>11} {'beat':>9} {'tracker':>9}  findings  slowest detectors"
-    )
+    print(f"{'nodes':>7} {'GPUs':>8} {'first beat':>11} {'beat':>9} {'tracker':>9}  findings  slowest detectors")
     for nodes in (125, 1250, 12500):
         window = a_window(nodes)
         first = judge(window, settings)
