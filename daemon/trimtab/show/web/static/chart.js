@@ -11,7 +11,7 @@ const FETCH_EVERY_MS = 5000;
 const PEERS_MAX = 7;
 const live = new Set();
 
-onThemeChange(() => live.forEach((chart) => chart.draw()));
+onThemeChange(() => live.forEach((chart) => chart.draw(true)));
 new ResizeObserver(() => live.forEach((chart) => chart.fit())).observe(document.documentElement);
 
 /** `{ key, title, metric, node, gpu (null = all of the node), seconds, threshold, marks, hasPeers }`. */
@@ -20,9 +20,18 @@ export function chartBox(wanted) {
     h("figcaption", {},
       h("span", {}, wanted.title, wanted.gpu ? h("i", { class: "band-key" }, "the node's other GPUs") : null)),
     kept("div", { class: "plot", key: "plot" }, (box) => {
+      forgetGone();
       box._chart = new Chart(box, wanted);
       live.add(box._chart);
     }, (box) => box._chart.want(wanted)));
+}
+
+function forgetGone() {
+  for (const chart of live) {
+    if (chart.box.isConnected) continue;
+    chart.plot?.destroy();
+    live.delete(chart);
+  }
 }
 
 class Chart {
@@ -47,11 +56,6 @@ class Chart {
 
   async ask() {
     this.askedMs = performance.now();
-    if (!this.box.isConnected) {
-      live.delete(this);
-      this.plot?.destroy();
-      return;
-    }
     const { node, gpu, metric, seconds } = this.wanted;
     const others = (state.lookups.nodes.get(node)?.cells || []).map((cell) => cell.uuid).filter((uuid) => uuid !== gpu);
     const uuids = gpu ? [gpu, ...others.slice(0, PEERS_MAX)] : others.slice(0, PEERS_MAX + 1);
@@ -70,12 +74,17 @@ class Chart {
     this.note.hidden = !sentence;
   }
 
-  draw() {
+  /** Show what was fetched; `isAnew` where colours have changed and the plot must be made again. */
+  draw(isAnew = false) {
     if (!this.series || !this.box.isConnected || !this.box.clientWidth) return;
     const { gpu, metric } = this.wanted;
     const data = gpu ? withPeers(this.series) : joined(this.series);
     const isEmpty = !data[0].length || data.slice(1).every((values) => values.every((v) => v === null));
     this.say(isEmpty ? `No ${metricName(metric)} has been reported for it in this time.` : "");
+    if (this.plot && !isAnew && !isEmpty && this.plot.series.length === data.length) {
+      this.plot.setData(data);
+      return;
+    }
     this.plot?.destroy();
     this.plot = null;
     if (!isEmpty) this.plot = new window.uPlot(this.options(data), data, this.box);
@@ -86,13 +95,12 @@ class Chart {
   }
 
   options(data) {
-    const { gpu, metric, threshold, seconds } = this.wanted;
+    const { gpu, metric } = this.wanted;
     const unit = unitOf(metric);
     const colours = theme();
-    const until = Date.parse(state.board.at) / 1000;
     const axis = { stroke: colours.dim, font: `11px ${colours.font}`, grid: { stroke: colours.line, width: 1 }, ticks: { show: false } };
     const series = gpu && data.length === 4
-      ? [{}, { stroke: "transparent" }, { stroke: "transparent" }, line(colours.sky, 1.75)]
+      ? [{}, line(colours.faint, 1), line(colours.faint, 1), line(colours.sky, 1.75)]
       : [{}, ...data.slice(1).map(() => line(colours.sky, data.length > 2 ? 1 : 1.75))];
     return {
       width: this.box.clientWidth,
@@ -100,15 +108,22 @@ class Chart {
       padding: [10, 8, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { size: 6 }, drag: { x: false } },
-      scales: { x: { min: until - seconds, max: until }, y: { range: (_, low, high) => range(low, high, threshold, unit) } },
+      scales: { x: { range: (plot) => this.span(plot.data[0]) }, y: { range: (_, low, high) => range(low, high, this.wanted.threshold, unit) } },
       bands: series.length === 4 && gpu ? [{ series: [2, 1], fill: `${colours.dim}44` }] : [],
       series,
       axes: [
         { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map((tick) => timeOf(tick)) },
-        { ...axis, size: 62, space: 28, values: (_, ticks) => ticks.map((tick) => quantity(tick, unit)) },
+        { ...axis, size: 62, space: 22, values: (_, ticks) => ticks.map((tick) => quantity(tick, unit)) },
       ],
-      hooks: { draw: [(plot) => this.drawMarks(plot)], setCursor: [(plot) => this.tell(plot, data, unit)] },
+      hooks: { draw: [(plot) => this.drawMarks(plot)], setCursor: [(plot) => this.tell(plot, unit)] },
     };
+  }
+
+  /** From when to when: what was asked for, less the time before anything was known. */
+  span(times) {
+    const until = Date.parse(state.board.at) / 1000;
+    const { seconds } = this.wanted;
+    return [Math.max(until - seconds, (times[0] ?? 0) - seconds * 0.02), Math.max(until, times.at(-1) ?? 0)];
   }
 
   drawMarks(plot) {
@@ -133,7 +148,8 @@ class Chart {
     ctx.restore();
   }
 
-  tell(plot, data, unit) {
+  tell(plot, unit) {
+    const { data } = plot;
     const { idx } = plot.cursor;
     const caption = this.box.parentElement.querySelector("figcaption");
     const value = idx === null || idx === undefined ? null : data.at(-1)[idx];

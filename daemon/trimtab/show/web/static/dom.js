@@ -65,7 +65,6 @@ function morphChildren(old, fresh) {
   while (place) {
     const gone = place;
     place = place.nextSibling;
-    gone._own?.unmount?.(gone);
     gone.remove();
   }
 }

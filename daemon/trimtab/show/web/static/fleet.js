@@ -85,7 +85,7 @@ function draw(box) {
     prepare(canvas, width, 1);
     return;
   }
-  const heightWanted = Math.max(260, Math.min(innerHeight - 400, 560));
+  const heightWanted = innerWidth < 900 ? 1200 : Math.max(260, Math.min(innerHeight - 400, 560));
   const labelFont = `11px ${theme().font}`;
   const measureLabel = (text) => {
     const ctx = canvas.getContext("2d");
@@ -288,7 +288,9 @@ function showTip(item, at) {
   const left = block.cellsX + (at.cell + 1) * pitch + 6;
   const room = canvas.clientWidth - tip.offsetWidth;
   tip.style.left = `${Math.max(Math.min(left, room), 0)}px`;
-  tip.style.top = `${block.cellsY + (at.row + 1) * pitch + 6}px`;
+  const y = block.cellsY + at.row * pitch;
+  const isLow = y > canvas.clientHeight / 2 && y > tip.offsetHeight;
+  tip.style.top = `${isLow ? y - tip.offsetHeight - 6 : y + pitch + 6}px`;
 }
 
 function tipLines({ node, cell, nodes }) {
