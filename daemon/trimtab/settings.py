@@ -139,7 +139,7 @@ class DetectSettings(_Section, frozen=True, kw_only=True):
     fragmentation_after_seconds: Positive = 120.0
     """fragmentation: a waiting job that placement alone keeps waiting for this long."""
     hung_after_seconds: Positive = 300.0
-    """hung_job: every rank busy by utilisation and at rest by power and memory for this long; a slow step is shorter."""
+    """hung_job: every rank busy by utilisation and at rest by power and memory this long; a slow step is shorter."""
     clock_skew_seconds_max: Positive = 300.0
     """clock_skew: from here windows use our receipt time."""
     spares_kept: Natural = 1
