@@ -9,13 +9,9 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests import postgres
-
-from trimtab.demo.ground import Options
-from trimtab.demo.supervisor import Result, run
-from trimtab.service import Service
 
 STORIES = ["fallen_gpu", "slow_rank", "scattered"]
 VERB = [sys.executable, "-c", "from trimtab.cli import main; main()", "demo"]
@@ -29,40 +25,49 @@ def home(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TMPDIR": str(scratch)}
 
 
-@pytest.mark.parametrize("engine", ["sqlite", "postgresql"])
-def test_three_stories_are_found_answered_and_settled(engine, home, tmp_path, request):
-    arguments = ["--for", "45", "--auto-approve", "--json"]
-    if engine == "postgresql":
-        server: postgres.PostgresServer = request.getfixturevalue("postgresql")
-        arguments += ["--database", server.new_database()]
-    done = subprocess.run([*VERB, *arguments], capture_output=True, text=True, timeout=120, env=home, check=False)
+def shown_by(*arguments: str, home: dict[str, str]) -> tuple[dict[str, Any], str]:
+    """The summary of a demo that ran to its end, and what it told meanwhile."""
+    command = [*VERB, "--json", "--auto-approve", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=home, check=False)
     assert done.returncode == 0, done.stderr
-    summary = json.loads(done.stdout)
-    assert list(summary) == ["stories", "reports_acknowledged", "reports_lost", "commands"]
+    return json.loads(done.stdout), done.stderr
+
+
+def check_stories(summary: dict[str, Any], told: str, *, seconds: float) -> None:
     assert [story["name"] for story in summary["stories"]] == STORIES
     for story in summary["stories"]:
-        assert story["found_s"] is not None, done.stderr
-        assert story["found_s"] <= story["recommended_s"] < story["settled_s"] < 45, done.stderr
+        assert story["found_s"] is not None, told
+        assert story["found_s"] <= story["recommended_s"] < story["settled_s"] < seconds, told
         assert story["gpu_hours_saved"] > story["gpu_hours_lost"] > 0
     assert summary["commands"]["settled"] >= 3
-    assert summary["reports_acknowledged"] > 1000
     assert summary["reports_lost"] == 0
+
+
+def test_three_stories_are_found_answered_and_settled(home, tmp_path):
+    summary, told = shown_by("--for", "45", home=home)
+    assert list(summary) == ["stories", "reports_acknowledged", "reports_lost", "commands"]
+    check_stories(summary, told, seconds=45)
+    assert summary["reports_acknowledged"] > 1000
     assert not (tmp_path / "trimtab" / "client.toml").exists()
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_kill_nine_of_the_daemon_twenty_times_loses_no_report_and_leaves_nothing_held(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    told: list[str] = []
-    options = Options(speed=12.0, nodes=8, is_auto_approved=True, for_seconds=70.0, kill_daemon=20)
-    result: Result = run(options, say=told.append, service=Service())
-    story = "\n".join(told)
-    assert (result.daemon_kills, result.daemon_restarts) == (20, 20), story
-    assert result.kills_under_way >= 1, story
-    assert result.summary.reports_acknowledged > 300
-    assert result.summary.reports_lost == 0
-    assert result.left_behind == (), story
-    assert all(each.found_s is not None for each in result.summary.stories), story
+def test_the_same_on_postgresql(home, postgresql):
+    database = postgresql.new_database()
+    summary, told = shown_by("--for", "40", "--nodes", "12", "--database", database, home=home)
+    check_stories(summary, told, seconds=40)
+
+
+def test_kill_nine_of_the_daemon_twenty_times_loses_no_report_and_leaves_nothing_held(home):
+    arguments = ("--for", "70", "--speed", "12", "--nodes", "8", "--kill-daemon", "20")
+    summary, told = shown_by(*arguments, home=home)
+    kills = summary["kills"]
+    assert (kills["done"], kills["restarts"]) == (20, 20), told
+    assert kills["under_way"] >= 1, told
+    assert kills["left_behind"] == [], told
+    assert summary["reports_acknowledged"] > 300
+    assert summary["reports_lost"] == 0
+    assert all(story["found_s"] is not None for story in summary["stories"]), told
 
 
 def test_ctrl_c_ends_it_cleanly_with_a_summary(home, tmp_path):
@@ -73,13 +78,14 @@ def test_ctrl_c_ends_it_cleanly_with_a_summary(home, tmp_path):
     killer.start()
     assert process.stdout is not None
     lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if "fallen_gpu:" in line and "story" in line:
-            assert (tmp_path / "trimtab" / "client.toml").exists()
-            process.send_signal(signal.SIGINT)
-            break
-    rest = process.stdout.read()
+    with process.stdout as told:
+        for line in told:
+            lines.append(line)
+            if "fallen_gpu:" in line and "story" in line:
+                assert (tmp_path / "trimtab" / "client.toml").exists()
+                process.send_signal(signal.SIGINT)
+                break
+        rest = told.read()
     assert process.wait(30) == 0
     killer.cancel()
     assert lines[0].startswith("The page, opened by a link that works once:  http://127.0.0.1:")

@@ -37,7 +37,8 @@ def demo(
     waiting job cannot start. Approve what is recommended (on the page, or `trimtab approve R1` in another terminal)
     and watch it mend. Without --for it runs until Ctrl-C.
     """
-    from trimtab.demo.ground import Options  # noqa: PLC0415 - loaded only for this verb
+    from trimtab import logs  # noqa: PLC0415 - loaded only for this verb
+    from trimtab.demo.ground import Options  # noqa: PLC0415
     from trimtab.demo.supervisor import run, to_json  # noqa: PLC0415
     from trimtab.service import Service  # noqa: PLC0415
 
@@ -53,8 +54,9 @@ def demo(
         is_kept=keep,
         kill_daemon=kill_daemon,
     )
+    logs.setup(level="error")  # the agents' own lines would hide the story; the daemon's are in its log
     service = Service()
     service.catch_signals()
     result = run(options, say=lambda line: click.echo(line, err=is_json), service=service)
     if is_json:
-        click.echo(to_json(result.summary))
+        click.echo(to_json(result))

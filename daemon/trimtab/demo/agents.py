@@ -174,6 +174,7 @@ class Fleet:
         """Give the spools back."""
         for node in self.agents.values():
             node.close()
+        nvml_door.use_library(None)
 
     @property
     def dead_beats(self) -> list[str]:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 
-from trimtab import logs
 from trimtab.clock import Clock, ScaledClock, SystemClock
 from trimtab.demo.agents import Fleet
 from trimtab.demo.child import DaemonChild
@@ -44,23 +43,28 @@ _FIRST_KILL_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What a demo came to, and what a test wants to know beside the summary."""
+class Kills:
+    """What `--kill-daemon` came to."""
 
-    summary: Summary
-    daemon_kills: int
-    kills_under_way: int
+    done: int
+    restarts: int
+    under_way: int
     """Kills while a command had begun and was not over."""
-    daemon_restarts: int
     left_behind: tuple[str, ...]
     """What a mark holds though no live command has it: must be empty."""
-    reports_waiting: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a demo came to."""
+
+    summary: Summary
+    kills: Kills
 
 
 def run(options: Options, *, say: Say, service: Service) -> Result:
     """Run a demo until its time is over or `service` is told to stop. Raises TrimtabError."""
     check_nodes(options.nodes)
-    logs.setup(level="error")  # the agents' own lines would hide the story; the daemon's are in its log
     with ExitStack() as stack:
         scratch = Path(tempfile.mkdtemp(prefix="trimtab-demo-"))
         if options.is_kept:
@@ -275,7 +279,6 @@ class Demo:
 
     def _end(self) -> Result:
         commands, left = self._last_look()
-        waiting = self._fleet.waiting
         self._fleet.stop()
         self._child.stop()
         stored = stored_reports(self._ground.database_url, state_directory=self._ground.state_directory)
@@ -287,14 +290,9 @@ class Demo:
             commands=commands,
         )
         self._tell(summary)
-        return Result(
-            summary=summary,
-            daemon_kills=self._child.kills,
-            kills_under_way=self._kills_under_way,
-            daemon_restarts=self._child.restarts,
-            left_behind=left,
-            reports_waiting=waiting,
-        )
+        child = self._child
+        kills = Kills(done=child.kills, restarts=child.restarts, under_way=self._kills_under_way, left_behind=left)
+        return Result(summary=summary, kills=kills)
 
     def _tell(self, summary: Summary) -> None:
         if not self._options.is_json:
@@ -323,6 +321,9 @@ class Demo:
         return count_states(rows), left
 
 
-def to_json(summary: Summary) -> str:
-    """The summary as one JSON object."""
-    return msgspec.json.encode(summary).decode()
+def to_json(result: Result) -> str:
+    """The summary as one JSON object; what became of the kills beside it, where there were any."""
+    shown: dict[str, object] = msgspec.to_builtins(result.summary)
+    if result.kills.done:
+        shown["kills"] = msgspec.to_builtins(result.kills)
+    return msgspec.json.encode(shown).decode()
