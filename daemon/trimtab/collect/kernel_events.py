@@ -52,8 +52,7 @@ def events_of(
         kind = _kind_of(record)
         if kind is None:
             continue
-        event = _event(record, kind, boot_at, received_at, known, boot_id=boot_id)
-        made.append(event if source is None else replace(event, source=source))
+        made.append(_event(record, kind, boot_at, received_at, known, boot_id=boot_id, source=source))
     return _merge(made)
 
 
@@ -79,12 +78,13 @@ def _event(
     known: KnownGpus,
     *,
     boot_id: str | None,
+    source: EventSource | None,
 ) -> Event:
     message, stamped = record.message, record.stamped
     is_switch = kind is EventKind.SXID  # its address is the switch's, never a GPU's
     return Event(
         kind=kind,
-        source=EventSource.KERNEL if stamped.is_kernel else EventSource.USERSPACE,
+        source=source or (EventSource.KERNEL if stamped.is_kernel else EventSource.USERSPACE),
         at=_moment(record, boot_at, received_at),
         code=message.code if isinstance(message.code, int) else None,
         gpu=None if is_switch or message.pci is None else known.uuid_by_pci.get(message.pci),
@@ -203,6 +203,7 @@ class StormCap:
         """The events with those past the cap folded into one per GPU, which carries the last line and the count."""
         passed: list[Event] = []
         folded: dict[tuple[object, ...], Event] = {}
+        counts: dict[tuple[object, ...], int] = {}
         for event in events:
             minute = self._minute_of(event)
             minute.lines += 1
@@ -210,9 +211,9 @@ class StormCap:
                 passed.append(event)
                 continue
             key = (event.kind, event.code, event.pci, event.gpu)
-            count = folded[key].count if key in folded else 0
-            folded[key] = replace(event, count=count + event.count)
-        return [*passed, *folded.values()]
+            folded[key] = event
+            counts[key] = counts.get(key, 0) + event.count
+        return [*passed, *(replace(event, count=counts[key]) for key, event in folded.items())]
 
     def _minute_of(self, event: Event) -> _Minute:
         key = (event.kind, event.code)

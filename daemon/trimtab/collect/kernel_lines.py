@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 
@@ -107,52 +107,80 @@ def _read_kmsg(found: re.Match[str]) -> Stamped:
     )
 
 
+@dataclass(slots=True)
+class _Prefix:
+    """What the prefixes of one line have said so far."""
+
+    at_us: int | None = None
+    at: datetime | None = None
+    is_zone_known: bool = False
+    host: str | None = None
+
+
 def _read_prefixes(line: str, now: datetime) -> Stamped:
-    stamped = Stamped(text=line, shape="text")
+    prefix = _Prefix()
     position = 0
     for _ in range(8):  # a line has few prefixes; the bound keeps a hostile one cheap
-        taken = _take_prefix(line, position, stamped, now)
-        if taken is None:
+        end = _take_prefix(line, position, prefix, now)
+        if end is None:
             break
-        position, stamped = taken
+        position = end
     text = line[position:]
-    if not text.lstrip().startswith(("NVRM:", "nvidia-")):
-        return _wrapped(line, replace(stamped, text=text))
-    return replace(stamped, text=text)
+    is_wrapped = not text.lstrip().startswith(("NVRM:", "nvidia-")) and ("NVRM:" in text or "SXid" in text)
+    if is_wrapped:
+        _read_quoted(line, prefix)
+    return Stamped(
+        text=text,
+        shape="text",
+        at_us=prefix.at_us,
+        at=prefix.at,
+        is_zone_known=prefix.is_zone_known,
+        host=prefix.host,
+        is_wrapped=is_wrapped,
+    )
 
 
-def _take_prefix(line: str, position: int, stamped: Stamped, now: datetime) -> tuple[int, Stamped] | None:
+def _take_prefix(line: str, position: int, prefix: _Prefix, now: datetime) -> int | None:
+    """Where the next prefix ends; None where there is none more."""
     found = _SECONDS.match(line, position)
     if found:
-        return found.end(), replace(stamped, at_us=_micros(found[1], found[2]))
+        prefix.at_us = _micros(found[1], found[2])
+        return found.end()
     found = _CTIME.match(line, position)
     if found:
-        return found.end(), replace(stamped, at=_ctime(found[1]))
-    found = _ISO.match(line, position)
-    if found and position == 0:
-        return found.end(), replace(stamped, at=_iso(found), is_zone_known=found[3] is not None)
-    found = _SYSLOG.match(line, position)
-    if found and position == 0 and found[1] in _MONTHS:
-        return found.end(), replace(stamped, at=_syslog(found, now), host=found[4])
+        prefix.at = _ctime(found[1])
+        return found.end()
+    end = _take_head(line, prefix, now) if position == 0 else None
+    if end is not None:
+        return end
     found = _TAG.match(line, position)
     if found:
-        return found.end(), replace(stamped, host=found[1] or stamped.host)
+        prefix.host = found[1] or prefix.host
+        return found.end()
     found = _CALLER.match(line, position)
-    return (found.end(), stamped) if found and found.end() > position else None
+    return found.end() if found and found.end() > position else None
 
 
-def _wrapped(line: str, stamped: Stamped) -> Stamped:
+def _take_head(line: str, prefix: _Prefix, now: datetime) -> int | None:
+    """The stamps that stand first in a line only."""
+    found = _ISO.match(line)
+    if found:
+        prefix.at, prefix.is_zone_known = _iso(found), found[3] is not None
+        return found.end()
+    found = _SYSLOG.match(line)
+    if found and found[1] in _MONTHS:
+        prefix.at, prefix.host = _syslog(found, now), found[4]
+        return found.end()
+    return None
+
+
+def _read_quoted(line: str, prefix: _Prefix) -> None:
     """Another tool's line with the kernel's inside: its first word is the host, its stamp is in the quote."""
-    if "NVRM:" not in stamped.text and "SXid" not in stamped.text:
-        return stamped
     quoted = _QUOTED_SECONDS.search(line)
-    host = line.split(maxsplit=1)[0] if not line[:1].isspace() else None
-    return replace(
-        stamped,
-        is_wrapped=True,
-        host=stamped.host or host,
-        at_us=_micros(quoted[1], quoted[2]) if quoted else stamped.at_us,
-    )
+    if prefix.host is None and not line[:1].isspace():
+        prefix.host = line.split(maxsplit=1)[0]
+    if quoted:
+        prefix.at_us = _micros(quoted[1], quoted[2])
 
 
 def _micros(whole: str, fraction: str) -> int:

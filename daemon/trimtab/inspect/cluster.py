@@ -37,13 +37,15 @@ def read_cluster(documents: Sequence[Document], *, now: datetime) -> Inspection:
     snapshot = snapshot_of(found.nodes, found.pods, now=now)
     plan = planned(snapshot, now=now)
     reading = cluster_reading(found, snapshot) | _plan_reading(plan)
+    findings = in_order([*cluster_findings(found), *plan.findings])
     return Inspection(
         kind="Kubernetes objects",
         reading=reading,
         sentence=_sentence(found, snapshot),
-        findings=in_order([*cluster_findings(found), *plan.findings]),
+        findings=findings,
         notes=(*_notes(found), *plan.notes),
         steps=plan.steps,
+        meaning=_meaning(snapshot, has_findings=bool(findings), has_plan=bool(plan.steps)),
         tables=(_table(found.nodes, snapshot),) if found.nodes else (),
     )
 
@@ -65,6 +67,15 @@ def _sentence(found: Objects, snapshot: ClusterSnapshot) -> str:
     if found.nodes and found.pods:
         parts.append(f"{free} GPUs free, {Counted(len(snapshot.waiting), 'workload')} waiting")
     return ", ".join(parts)
+
+
+def _meaning(snapshot: ClusterSnapshot, *, has_findings: bool, has_plan: bool) -> str:
+    waiting = Counted(len(snapshot.waiting), "workload")
+    if has_plan:
+        return f"Nothing is broken by this file; room can be made for who waits ({waiting}): see the plan."
+    if waiting.number and not has_findings:
+        return f"Nothing is broken by this file; {waiting} cannot start: the note says why."
+    return ""
 
 
 def _notes(found: Objects) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -41,6 +42,8 @@ class Inspection:
     tables: tuple[Table, ...] = ()
     steps: tuple[str, ...] = ()
     """A plan, in order, where one was made."""
+    meaning: str = ""
+    """What the verdict means here, where its usual sentence would mislead."""
 
     @property
     def verdict(self) -> Action:
@@ -66,17 +69,13 @@ class Inspection:
         }
 
 
+_PLACE = re.compile(r"(?:\S+ )?(?:GPU [\w:.]+|GPUs [\w:.]+(?:, [\w:.]+)*|NVSwitch [\w:.]+)")
+
+
 def subject_text(finding: Finding) -> str:
-    """What a finding is about: its subject, else what its sentence starts with."""
-    return finding.subject.text or _place_of(finding.sentence)
-
-
-def _place_of(sentence: str) -> str:
-    words = sentence.replace(":", ": ", 0).split()
-    kept = [
-        word for word in words[:3] if any(letter.isdigit() for letter in word) or word in ("GPU", "GPUs", "NVSwitch")
-    ]
-    return " ".join(kept) or "the node"
+    """What a finding is about: its GPU, else the place that its sentence starts with, else its node or workload."""
+    place = _PLACE.match(finding.sentence) if finding.subject.gpu is None else None
+    return place[0] if place else finding.subject.text or "the node"
 
 
 def remark(

@@ -28,9 +28,12 @@ _KERNEL_LINE = re.compile(
 )
 _DRIVER_LINE = re.compile(r"NVRM:|nvidia-nvswitch\d+:|\bnvgpu:|\bMTGPU:|^node\s+xid\d+_total\s*$", re.MULTILINE)
 _KIND_WORDS = {
-    EventKind.XID: "XID", EventKind.SXID: "SXid", EventKind.FALLEN_OFF: "fell off the bus",
-    EventKind.RM_INIT: "failed to initialise", EventKind.RESET_REQUIRED: "reset required",
-}  # fmt: skip
+    "xid": "XID",
+    "sxid": "SXid",
+    "fallen_off": "fell off the bus",
+    "rm_init": "failed to initialise",
+}
+_ROWS_MAX = 40
 
 
 def is_log(text: str) -> bool:
@@ -118,7 +121,7 @@ def _conclude(events: Sequence[Event], *, records: Sequence[KernelRecord], lines
         findings=findings,
         errors=totals.malformed,
         notes=tuple(_notes(events, totals)),
-        tables=(_table(events),) if events else (),
+        tables=(_table(records),) if events else (),
     )
 
 
@@ -149,24 +152,29 @@ def _notes(events: Sequence[Event], totals: _Totals) -> Iterator[str]:
         yield f"{Counted(totals.stale, 'line')} of an earlier boot: past, not judged."
     if totals.table_rows:
         yield "High totals of XID 45 are a job's own clean-up; compare nodes by their other codes."
-    if any(event.kind in _KIND_WORDS and event.pci is None and event.kind is not EventKind.SXID for event in events):
+    if any(event.pci is None and event.kind is not EventKind.SXID for event in events):
         yield "Some lines name no readable PCI address: which GPU they mean is not known."
 
 
-def _table(events: Sequence[Event]) -> Table:
-    """One row per kind, code and device: how often, first and last."""
-    groups: dict[tuple[str, str], list[Event]] = {}
-    for event in events:
-        word = _KIND_WORDS.get(event.kind, event.kind.value)
-        code = f"{word} {event.code}" if event.code is not None else word
-        groups.setdefault((code, event.pci or "unknown"), []).append(event)
+def _table(records: Sequence[KernelRecord]) -> Table:
+    """One row per kind, code and device: how many lines, first and last, as the log itself dates them."""
+    groups: dict[tuple[str, str], list[KernelRecord]] = {}
+    for record in records:
+        word = "reset required" if "reset_required" in record.message.facts else _KIND_WORDS.get(record.kind)
+        if word is None or record.duplicate_of is not None or record.is_stale:
+            continue
+        code = f"{word} {record.message.code}" if record.kind in ("xid", "sxid") else word
+        groups.setdefault((code, record.message.pci or "unknown"), []).append(record)
     rows = [
-        (code, pci, str(sum(event.count for event in own)), _moment(own[0]), _moment(own[-1]))
-        for (code, pci), own in groups.items()
+        (code, pci, str(len(own)), _moment(own[0]), _moment(own[-1]))
+        for (code, pci), own in list(groups.items())[:_ROWS_MAX]
     ]
-    return Table(head=("event", "device", "lines", "first", "last"), rows=tuple(rows[:40]))
+    return Table(head=("event", "device", "lines", "first", "last"), rows=tuple(rows))
 
 
-def _moment(event: Event) -> str:
-    found = re.search(r"\[\s*\d+\.\d+\]", event.text)
-    return found[0] if found else iso(event.at)
+def _moment(record: KernelRecord) -> str:
+    stamped = record.stamped
+    if stamped.at is not None:
+        text = iso(stamped.at)
+        return text if stamped.is_zone_known else text.removesuffix("Z").replace("T", " ")
+    return "not dated" if stamped.at_us is None else f"{stamped.at_us / 1e6:.3f} s after boot"

@@ -43,6 +43,8 @@ def lines_of(inspection: Inspection, *, name: str, columns: int) -> Iterator[str
 
 
 def _meaning(inspection: Inspection) -> str:
+    if inspection.meaning:
+        return inspection.meaning
     if inspection.verdict is Action.NONE and inspection.notes:
         return f"{_MEANINGS[Action.NONE]} See the notes for what is not known."
     return _MEANINGS[inspection.verdict]
