@@ -112,7 +112,7 @@ class Chart {
       bands: series.length === 4 && gpu ? [{ series: [2, 1], fill: `${colours.dim}44` }] : [],
       series,
       axes: [
-        { ...axis, size: 24, space: 70, values: (_, ticks) => ticks.map((tick) => timeOf(tick)) },
+        { ...axis, size: 24, space: 56, values: (_, ticks) => ticks.map((tick) => timeOf(tick)) },
         { ...axis, size: 62, space: 22, values: (_, ticks) => ticks.map((tick) => quantity(tick, unit)) },
       ],
       hooks: { draw: [(plot) => this.drawMarks(plot)], setCursor: [(plot) => this.tell(plot, unit)] },

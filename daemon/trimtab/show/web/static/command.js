@@ -6,7 +6,7 @@ import { h, link } from "./dom.js";
 import { evidenceCharts, evidenceList } from "./evidence.js";
 import { pictures } from "./pictures.js";
 import { state } from "./state.js";
-import { age, bare, clock, full, gainText, gpuHours, plural } from "./words.js";
+import { age, bare, clock, full, gainText, gpuHours, plural, upper } from "./words.js";
 
 const clockHere = (moment) => clock(moment, state.board.at);
 
@@ -41,7 +41,7 @@ function words(row) {
     bare(standing(row, clockHere)),
     isLater ? `not before ${clockHere(notBefore)}` : null,
     row.record ? row.record : null,
-    command.reason && command.state !== "proposed" ? bare(command.reason) : null,
+    command.reason && command.state !== "proposed" && !row.outcome ? bare(command.reason) : null,
   ].filter(Boolean).filter((text) => text !== command.state).join(" · ");
 }
 
@@ -50,14 +50,15 @@ function outcome({ outcome: measured, command }) {
   const lines = [
     ["GPU-hours saved", gpuHours(gain.gpu_hours), gpuHours(measured.gpu_hours_saved)],
     ["GPU-hours lost", gpuHours(command.recommendation.cost.gpu_hours), gpuHours(measured.gpu_hours_lost)],
-    ["GPUs unlocked", String(gain.gpus_unlocked), String(measured.gpus_unlocked)],
-  ];
+    gain.gpus_unlocked || measured.gpus_unlocked
+      ? ["GPUs unlocked", String(gain.gpus_unlocked), String(measured.gpus_unlocked)]
+      : null,
+  ].filter(Boolean);
   return part("What came of it",
-    h("p", {}, h("b", { class: measured.is_good ? "gain" : "bad-text" }, measured.is_good ? "As hoped. " : "Not as hoped. "), full(measured.sentence)),
+    h("p", {}, h("b", { class: measured.is_good ? "gain" : "bad-text" }, measured.is_good ? "As hoped. " : "Not as hoped. "), upper(measured.sentence)),
     h("table", { class: "numbers" },
       h("thead", {}, h("tr", {}, ["", "forecast", "measured"].map((word) => h("th", {}, word)))),
-      h("tbody", {}, lines.map((cells) => h("tr", {}, cells.map((text) => h("td", {}, text)))))),
-    h("p", { class: "dim" }, `Settled ${age(measured.seconds_to_settle)} after it was submitted.`));
+      h("tbody", {}, lines.map((cells) => h("tr", {}, cells.map((text) => h("td", {}, text)))))));
 }
 
 const STEP_MARKS = { waiting: "○", doing: "◐", done: "✓", "given back": "↩" };
@@ -82,7 +83,7 @@ function worth(row) {
       h("span", { class: "worth-label" }, key),
       h("span", { class: "worth-track" }, h("span", { class: `worth-bar ${key}`, css: { width: `${Math.max((100 * value) / most, 0.6)}%` } })),
       h("b", { class: `${key} nowrap` }, text),
-      h("div", { class: "worth-words dim" }, words, formula ? h("details", {}, h("summary", {}, "formula"), h("code", {}, formula)) : null));
+      h("div", { class: "worth-words dim" }, words ? h("span", {}, words) : null, formula ? h("details", {}, h("summary", {}, "formula"), h("code", {}, formula)) : null));
   const unlocked = gain.gpus_unlocked ? `${plural(gain.gpus_unlocked, "GPU")} unlocked` : "";
   const disturbed = cost.pods_disturbed
     ? `${plural(cost.pods_disturbed, "pod")} disturbed, restart ${age(cost.restart_seconds)}`

@@ -22,8 +22,9 @@ export function renderDetail(container) {
   render(container, h("article", { key }, view(state.path)));
   if (state.wantsFocus) {
     state.wantsFocus = false;
-    container.scrollIntoView({ block: "nearest", behavior: "auto" });
-    container.querySelector("h2")?.focus({ preventScroll: matchMedia("(min-width: 900px)").matches });
+    const isNarrow = !matchMedia("(min-width: 900px)").matches;
+    if (isNarrow || container.getBoundingClientRect().top < 0) container.scrollIntoView({ block: "start" });
+    container.querySelector("h2")?.focus({ preventScroll: true });
   }
 }
 

@@ -6,7 +6,7 @@ import { h, kept, link } from "./dom.js";
 import { findingItem } from "./lists.js";
 import { nodePath } from "./route.js";
 import { state } from "./state.js";
-import { ageAt, full, percent, plural, quantity } from "./words.js";
+import { ageAt, percent, plural, quantity, upper } from "./words.js";
 
 const RANKS_SHOWN = 128;
 
@@ -33,7 +33,7 @@ export function jobView({ id }) {
 }
 
 function jobWords(job) {
-  if (job.why) return full(`${job.why[0].toUpperCase()}${job.why.slice(1)}`);
+  if (job.why) return upper(job.why);
   const racks = new Set(job.nodes.map((name) => state.lookups.nodes.get(name)?.rack));
   return `Runs on ${plural(job.gpus.length, "GPU")} of ${plural(new Set(job.nodes).size, "node")} in ${plural(racks.size, "rack")}.`;
 }

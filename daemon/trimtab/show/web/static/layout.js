@@ -121,7 +121,8 @@ function bestFit(count, { width, heightWanted, wide, tall, labelWide, head }) {
     const down = (heightWanted / lines - head - 12) / tall;
     let size = Math.min(Math.floor(Math.min(across, down)), CELL_MAX);
     while (size > 0 && pitchOf(size) > Math.min(across, down)) size -= 1;
-    const score = size * (count / (columns * lines)) ** 2;
+    const used = Math.min((columns * (labelWide + wide * pitchOf(size) + GAP)) / width, 1);
+    const score = size * (count / (columns * lines)) ** 2 * used ** 0.5;
     if (score > best.score) best = { size, columns, score };
   }
   if (best.size >= CELL_MIN) return best;

@@ -4,7 +4,7 @@ import { approveButton, errorOf, standing } from "./decide.js";
 import { h, link, render } from "./dom.js";
 import { jobPath } from "./route.js";
 import { changed, isLive, isSeen, jobName, markSeen, state } from "./state.js";
-import { age, ageAt, bare, clock, full, gainText, gpuHours, number, plural, secondsBetween } from "./words.js";
+import { age, ageAt, bare, clock, gainText, gpuHours, number, plural, secondsBetween, upper } from "./words.js";
 
 const SHOWN_MAX = 50;
 const REFUSALS_SHOWN = 20;
@@ -62,7 +62,7 @@ function commandItem(row) {
       h("div", { class: "facts" }, facts(row)),
       progress(row),
       row.refusal && row.refusal.sentence !== command.reason ? h("div", { class: "warn-text" }, row.refusal.sentence) : null,
-      !["proposed", "approved"].includes(command.state) && command.reason ? h("div", { class: "dim" }, full(command.reason)) : null,
+      !["proposed", "approved"].includes(command.state) && command.reason ? h("div", { class: "dim" }, upper(command.reason)) : null,
       errorOf(command.id)),
     h("div", { class: "row-buttons" },
       approveButton(row),

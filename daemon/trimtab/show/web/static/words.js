@@ -125,6 +125,11 @@ export function full(sentence) {
   return sentence && !/[.!?]$/.test(sentence) ? `${sentence}.` : sentence;
 }
 
+/** The same, begun with a capital. */
+export function upper(sentence) {
+  return full(sentence && sentence[0].toUpperCase() + sentence.slice(1));
+}
+
 export function bare(sentence) {
   return sentence.replace(/\.$/, "");
 }
