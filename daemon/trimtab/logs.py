@@ -25,5 +25,5 @@ def setup(*, level: str = "info", as_json: bool | None = None) -> None:
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
+        cache_logger_on_first_use=False,  # a cached logger outlives a later setup, and the tests' capture
     )
