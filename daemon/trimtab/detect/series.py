@@ -30,6 +30,7 @@ SPAN_RATIO = 0.95
 COVER_RATIO = 0.8
 """A GPU counts as seen when it has a value in this share of the rows: reports get lost now and then."""
 _RECENT_SECONDS = 60.0
+_SLACK_ROWS = 2
 _FILLING_ROWS = 3
 
 Floats = NDArray[np.float32]
@@ -99,7 +100,9 @@ class SeriesView:
             return None
         first = int(np.searchsorted(series.at_seconds, self._at_seconds - seconds))
         moments = series.at_seconds[first:]
-        if len(moments) < 3 or float(moments[-1] - moments[0]) < SPAN_RATIO * seconds - _interval(moments):
+        # One row may be missing at either end: the oldest slides out, and the newest has nobody in it yet.
+        slack_seconds = _SLACK_ROWS * _interval(moments)
+        if len(moments) < 3 or float(moments[-1] - moments[0]) < SPAN_RATIO * seconds - slack_seconds:
             return None
         if self._at_seconds - float(moments[-1]) > _RECENT_SECONDS:
             return None

@@ -115,6 +115,6 @@ def _sentence(draft: Draft, node: str, moved: Sequence[tuple[Move, Disturbed]], 
 
 def _reason(findings: Sequence[OpenFinding], node: str, *, has_cordon: bool) -> str:
     named = list_text(one.name for one in findings)
-    cause = " ".join(dict.fromkeys(one.finding.sentence for one in findings))
+    cause = " ".join(dict.fromkeys(f"{one.finding.sentence.rstrip('.')}." for one in findings))
     kept = f" {node} stays cordoned, so that nobody else lands on it before it is repaired." if has_cordon else ""
     return f"{named}: {cause}{kept}"
