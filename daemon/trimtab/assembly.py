@@ -196,7 +196,7 @@ class Daemon:
             ring=Ring(
                 cluster=settings.cluster,
                 span_seconds=span_seconds,
-                interval_seconds=RING_INTERVAL_SECONDS,
+                interval_seconds=_ring_interval_seconds(settings),
                 metrics=SERIES_METRICS,
             ),
             history=self._history,
@@ -346,6 +346,11 @@ class Daemon:
 
 class DaemonDied(TrimtabError):
     """A thread of the daemon ended by an error that it does not know."""
+
+
+def _ring_interval_seconds(settings: DaemonSettings) -> float:
+    """A slot that every source fills: with slots shorter than a scrape's interval a third of them would look unseen."""
+    return max(RING_INTERVAL_SECONDS, settings.scrape.interval_seconds if settings.scrape.targets else 0.0)
 
 
 def _clock(simulated: SimulatedSettings | None) -> Clock:

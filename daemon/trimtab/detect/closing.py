@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from trimtab.detect.fleet import Fleet
-from trimtab.detect.incident import moment_of
+from trimtab.detect.incident import HOLDERS, moment_of
 from trimtab.detect.xid import RECOVERY, recovery_of
 from trimtab.model.advice import Finding, OpenFinding
 from trimtab.model.cluster import GpuKey
@@ -84,7 +84,7 @@ def sight_of(found: OpenFinding, window: Window, fleet: Fleet) -> tuple[Sight, s
     left = [node for node in nodes if _has_left(node, window, fleet)]
     if nodes and len(left) == len(nodes):
         return Sight.GONE, f"{', '.join(left[:3])} left the cluster"
-    if rule.needs_snapshot and window.snapshot is None:
+    if rule.needs_snapshot and window.snapshot is None and found.finding.facts.get(HOLDERS) != "reports":
         return Sight.UNSEEN, "the scheduler cannot be read"
     blind = [node for node in nodes if node not in left and not fleet.is_node_fresh(node)]
     if rule.needs_node and (blind or not (nodes or _anybody_reports(window, fleet))):

@@ -13,7 +13,7 @@ import numpy as np
 
 from trimtab.detect.closing import NODES, SERIES, SERIES_SECONDS
 from trimtab.detect.fleet import Fleet, count_text
-from trimtab.detect.incident import MEMBERS, members_text
+from trimtab.detect.incident import MEMBERS, holders_fact, members_text
 from trimtab.detect.series import COVER_RATIO, Columns, SeriesView, highest, keys_at, seen_ratio
 from trimtab.model.advice import Action, Evidence, Finding, Severity, Subject
 from trimtab.model.cluster import GpuKey, Workload, WorkloadState
@@ -137,6 +137,7 @@ def _finding(holder: str, keys: Sequence[GpuKey], fleet: Fleet, seconds: float) 
             SERIES: " ".join(metric for metric, _ in _ACTIVITY),
             SERIES_SECONDS: f"{seconds:g}",
             MEMBERS: members_text([f"{RULE}:{holder}"]),
+            **holders_fact(has_snapshot=fleet.window.snapshot is not None),
         },
     )
 

@@ -35,3 +35,12 @@ def moment_text(moment: datetime) -> str:
 def moment_of(text: str | None) -> datetime | None:
     """The moment of a fact; None where it is absent."""
     return datetime.fromisoformat(text) if text else None
+
+
+HOLDERS = "holders"
+"""Fact: `reports` where a finding knows who holds what from the reports alone, so that its end needs no scheduler."""
+
+
+def holders_fact(*, has_snapshot: bool) -> dict[str, str]:
+    """The fact for a finding's `facts`; nothing where the scheduler said who holds what."""
+    return {} if has_snapshot else {HOLDERS: "reports"}
