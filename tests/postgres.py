@@ -53,10 +53,24 @@ class PostgresServer:
             ).fetchall()
         return len(cut)
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was started here, and so may be stopped in the middle of a test."""
+        return self._directory is not None
+
+    def halt(self) -> None:
+        """Stop a server of ours as a crash does; its data stay."""
+        self._run("pg_ctl", "-D", self._data(), "-m", "immediate", "stop")
+
+    def go_on(self) -> None:
+        """Start it again on the same data."""
+        log = str(self._own() / "log")
+        self._run("pg_ctl", "-D", self._data(), "-l", log, "-o", self._options(), "-w", "-t", "60", "start")
+
     def stop(self) -> None:
         """Stop the server if it is ours, and remove its files."""
         if self._directory is not None:
-            self._run("pg_ctl", "-D", str(self._directory / "data"), "-m", "immediate", "stop")
+            self.halt()
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _libpq(self) -> str:
@@ -69,13 +83,21 @@ class PostgresServer:
         self._directory = Path(tempfile.mkdtemp(prefix="trimtab-pg-"))
         if os.geteuid() == 0:
             shutil.chown(self._directory, "postgres", "postgres")
-        data = self._directory / "data"
-        self._run("initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
-        # fsync=off: throw-away data; a killed client loses nothing by it, and that is what is tested.
-        options = f"-c fsync=off -c full_page_writes=off -c listen_addresses='' -k {self._directory}"
-        log = str(self._directory / "log")
-        self._run("pg_ctl", "-D", str(data), "-l", log, "-o", options, "-w", "-t", "60", "start")
+        options = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync")
+        self._run("initdb", "-D", self._data(), *options)
+        self.go_on()
         return make_url(f"postgresql://postgres@/postgres?host={self._directory}")
+
+    def _own(self) -> Path:
+        assert self._directory is not None, "this server is not ours"
+        return self._directory
+
+    def _data(self) -> str:
+        return str(self._own() / "data")
+
+    def _options(self) -> str:
+        # fsync=off: throw-away data; a killed client loses nothing by it, and that is what is tested.
+        return f"-c fsync=off -c full_page_writes=off -c listen_addresses='' -k {self._own()}"
 
     def _run(self, program: str, *arguments: str) -> None:
         as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]

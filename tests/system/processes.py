@@ -126,10 +126,16 @@ class Daemon(Running):
         self.state_directory = home / "daemon"
         self.database_url = database_url
         self.settings_file = home / "daemon.toml"
+        self.write_settings(settings)
+        super().__init__("daemon", "--settings", str(self.settings_file), home=home, name="daemon", env={})
+        self._session = session(timeout_seconds=20.0)
+
+    def write_settings(self, settings: str) -> None:
+        """Fast beats and these ports, unless `settings` (whole tables) says otherwise."""
         sections = {
             "ingest": f'listen = "127.0.0.1:{self.ingest_port}"',
             "people": f'listen = "127.0.0.1:{self.people_port}"',
-            "store": f'url = "{database_url}"\ncommit_interval_seconds = 0.05',
+            "store": f'url = "{self.database_url}"\ncommit_interval_seconds = 0.05',
             "detect": "interval_seconds = 0.2",
             "plan": "interval_seconds = 0.2",
         }
@@ -137,8 +143,6 @@ class Daemon(Running):
         head = f'cluster = "{CLUSTER}"\nstate_directory = "{self.state_directory}"\n'
         body = "".join(f"\n[{name}]\n{text}\n" for name, text in sections.items())
         self.settings_file.write_text(head + body, encoding="utf-8")
-        super().__init__("daemon", "--settings", str(self.settings_file), home=home, name="daemon", env={})
-        self._session = session(timeout_seconds=20.0)
 
     @property
     def tokens_file(self) -> Path:

@@ -39,6 +39,10 @@ class Records:
         with self._database.read() as connection:
             return [Row(*found) for found in connection.execute(statement)]
 
+    def hang_up(self) -> None:
+        """Forget connections that the server has cut; the next look makes new ones."""
+        self._database.close()
+
     def last_id(self) -> int:
         with self._database.read() as connection:
             return int(connection.execute(sa.select(sa.func.coalesce(sa.func.max(journal.c.id), 0))).scalar_one())

@@ -1,0 +1,74 @@
+"""PostgreSQL goes away in the middle: the daemon stays, keeps what it acknowledged, and goes on by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from tests import postgres
+from tests.standin.driver import Driver
+from tests.system.processes import Agent, Daemon, eventually
+from tests.system.records import is_whole, records_of
+
+NODE = "gpu-00"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.PostgresServer]:
+    """A server of these tests alone: it is stopped under the daemon's feet."""
+    if reason := postgres.why_missing():
+        pytest.skip(reason)
+    made = postgres.PostgresServer()
+    yield made
+    made.stop()
+
+
+def beats(daemon: Daemon) -> dict[str, float]:
+    """Beat -> how often it has run, from /metrics."""
+    page = daemon.ask("GET", "/metrics").text
+    return {name: float(count) for name, count in re.findall(r'^trimtab_beats_total{beat="(\w+)"} (\S+)$', page, re.M)}
+
+
+def test_the_daemon_outlives_cut_connections_and_a_stopped_server(
+    server: postgres.PostgresServer, tmp_path: Path
+) -> None:
+    url = server.new_database()
+    with ExitStack() as stack:
+        daemon = Daemon(tmp_path, database_url=url)
+        stack.callback(daemon.close)
+        daemon.up()
+        agent = Agent(tmp_path, Driver(tmp_path), node=NODE, daemon=daemon, token=daemon.token_of(NODE))
+        stack.callback(agent.close)
+        agent.start()
+        records = stack.enter_context(records_of(daemon))
+
+        def flows() -> None:
+            """Three more reports are stored, and all beats go on."""
+            stored, before = len(records.rows(NODE)), beats(daemon)
+            eventually(lambda: len(records.rows(NODE)) >= stored + 3, said=daemon.tail)
+            eventually(lambda: all(beats(daemon)[name] > count for name, count in before.items()), said=daemon.tail)
+            assert agent.settled() <= {row.sequence for row in records.rows(NODE)}
+
+        eventually(lambda: agent.metric("trimtab_agent_ticks_total") >= 2, said=agent.tail)
+        flows()
+        for _ in range(3):
+            assert server.cut_connections(url) >= 1
+            records.hang_up()
+            flows()
+        if server.is_ours:
+            server.halt()
+            try:
+                eventually(lambda: "beat failed" in daemon.text(), said=daemon.tail)
+                agent.waits_with(8)
+                assert daemon.ask("GET", "/api/v1/board").status_code == 200
+            finally:
+                server.go_on()
+            records.hang_up()
+            flows()
+        eventually(lambda: agent.metric("trimtab_agent_spool_reports") <= 1, said=agent.tail)
+        assert daemon.is_running
+        assert is_whole(records.rows(NODE))
+        assert "Traceback" not in daemon.text()
