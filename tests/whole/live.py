@@ -110,7 +110,7 @@ class ExporterPage:
         page = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 - the standard library's name
+            def do_GET(self) -> None:
                 body = page.text.encode()
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
