@@ -153,3 +153,4 @@ def hall(home: Path, *, database_url: str) -> Iterator[Hall]:
         made = Hall(daemon, cluster, desk, home)
         eventually(lambda: daemon.board().strip.gpus_reporting == 64, said=daemon.tail)
         yield made
+        daemon.assert_had_no_trouble()

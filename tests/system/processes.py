@@ -96,18 +96,31 @@ class Running:
         assert self.is_running, f"it ended by itself:\n{self.tail()}"
         self._process.send_signal(signal.SIGKILL)
         assert self._process.wait(STOP_SECONDS) == -signal.SIGKILL
+        self._process = None
 
     def stop(self) -> int:
         """SIGTERM; the exit code."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(STOP_SECONDS)
+        code = self._process.wait(STOP_SECONDS)
+        self._process = None
+        return code
+
+    def fail_if_ended(self) -> None:
+        """What ended by itself will not answer: no use in waiting for it."""
+        assert self._process is None or self._process.poll() is None, f"it ended by itself:\n{self.tail()}"
 
     def close(self) -> None:
         """Gone, whatever state it is in."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait(STOP_SECONDS)
+
+    def assert_had_no_trouble(self) -> None:
+        """No traceback and no failed detector in all it said."""
+        said = self.text()
+        assert "Traceback" not in said, said
+        assert "a detector failed" not in said, said
 
     def text(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
@@ -159,17 +172,12 @@ class Daemon(Running):
     def up(self) -> Daemon:
         """Start it, and wait until it answers and has judged once."""
         self.start()
-        eventually(lambda: self._is_judging() or self._fail_if_ended(), said=self.tail)
+        eventually(lambda: self.ask("GET", "/api/v1/board").status_code == 200, said=self.tail)
         return self
-
-    def _is_judging(self) -> bool:
-        return self.is_running and self.ask("GET", "/api/v1/board").status_code == 200
-
-    def _fail_if_ended(self) -> None:
-        assert self.is_running, f"the daemon ended:\n{self.tail()}"
 
     def ask(self, method: str, path: str, body: object = None, *, token: str | None = None) -> requests.Response:
         """One request with the operator's token, or with another."""
+        self.fail_if_ended()
         if token is None and not (self.state_directory / "operator.token").exists():
             raise OutboundError("the daemon has not made its token yet")
         headers = {"Authorization": f"Bearer {token or self.operator_token}", "Content-Type": "application/json"}
@@ -230,6 +238,7 @@ metrics_listen = "127.0.0.1:{self.metrics_port}"
 
     def metric(self, name: str) -> float:
         """One value of its /metrics page; 0 before the first report, when the page holds none."""
+        self.fail_if_ended()
         page = self._session.get(f"http://127.0.0.1:{self.metrics_port}/metrics").text
         found = re.search(rf"^{name}{{[^}}]*}} (\S+)$", page, re.MULTILINE)
         assert found is not None or "trimtab_agent_" not in page, f"{name} is not on the page:\n{page}"

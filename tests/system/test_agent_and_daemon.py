@@ -64,6 +64,8 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         made = Pair(daemon, agent, driver, stack.enter_context(records_of(daemon)))
         made.catches_up()
         yield made
+        daemon.assert_had_no_trouble()
+        agent.assert_had_no_trouble()
 
 
 def test_reports_arrive_and_the_board_shows_eight_gpus_at_work(pair: Pair) -> None:

@@ -32,6 +32,7 @@ COVER_RATIO = 0.8
 _RECENT_SECONDS = 60.0
 _SLACK_ROWS = 2
 _FILLING_ROWS = 3
+_SPAN_ROWS_MIN = 3
 
 Floats = NDArray[np.float32]
 Columns = NDArray[np.intp]
@@ -100,9 +101,11 @@ class SeriesView:
             return None
         first = int(np.searchsorted(series.at_seconds, self._at_seconds - seconds))
         moments = series.at_seconds[first:]
+        if len(moments) < _SPAN_ROWS_MIN:
+            return None
         # One row may be missing at either end: the oldest slides out, and the newest has nobody in it yet.
         slack_seconds = _SLACK_ROWS * _interval(moments)
-        if len(moments) < 3 or float(moments[-1] - moments[0]) < SPAN_RATIO * seconds - slack_seconds:
+        if float(moments[-1] - moments[0]) < SPAN_RATIO * seconds - slack_seconds:
             return None
         if self._at_seconds - float(moments[-1]) > _RECENT_SECONDS:
             return None
@@ -141,7 +144,7 @@ def _newest(rows: Floats) -> Floats:
 
 
 def _interval(moments: NDArray[np.float64]) -> float:
-    return float(moments[-1] - moments[0]) / max(len(moments) - 1, 1)
+    return float(moments[-1] - moments[0]) / (len(moments) - 1)
 
 
 def seen_ratio(block: Floats) -> NDArray[np.float64]:
