@@ -10,16 +10,16 @@ from datetime import datetime, timedelta
 import structlog
 
 from trimtab import __version__
-from trimtab.clock import Clock
+from trimtab.clock import Clock, iso
 from trimtab.detect.detector import Detector
 from trimtab.detect.fragmentation import stranded_by_size
-from trimtab.detect.tracker import FLAP_SECONDS, Changes, Tracker
+from trimtab.detect.tracker import FLAP_SECONDS, SETTLE_SECONDS, Changes, Tracker
 from trimtab.errors import SchedulerError, StoreError
 from trimtab.issue.issuer import Advance, Issuer
 from trimtab.issue.outcome import record_text
-from trimtab.model.advice import FindingState, OpenFinding
+from trimtab.model.advice import FindingState, OpenFinding, Subject
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Budget, CommandState, Outcome, Plan, Recommendation
+from trimtab.model.command import Budget, CommandState, Outcome, Plan, Recommendation, Refusal
 from trimtab.model.reading import Delivery
 from trimtab.model.window import Window
 from trimtab.plan.budget import budget_of
@@ -38,6 +38,8 @@ log = structlog.get_logger()
 DAY = timedelta(days=1)
 REFILL_REPORTS = 500
 SNAPSHOT_AGE_SECONDS_MIN = 30.0
+JUDGED_AGE_SECONDS_MAX = 300.0
+"""Findings that were judged longer ago, or by an earlier daemon only, are no ground for a move."""
 NO_SCHEDULER = "No scheduler is set up: who holds which GPU is as the reports say, and nothing is planned"
 
 
@@ -82,12 +84,18 @@ class Central:
         self._doubt = NO_SCHEDULER if parts.reader is None else "The scheduler has not been read yet"
         self._advance = Advance(commands=(), refusals=(), sentence="")
         self._plan: Plan | None = None
+        self._judged_at: datetime | None = None
+        self._failures: dict[str, str] = {}
         self._outcomes: dict[int, Outcome] = {}
         self._records: dict[str, str] = {}
         self._span_seconds = max(detector.span_seconds for detector in parts.detectors)
         now = parts.clock.now()
         closed = parts.history.findings(state=FindingState.CLOSED, since=now - timedelta(seconds=FLAP_SECONDS))
-        self.tracker = Tracker((*parts.history.open_findings(), *closed), parts.history.next_finding_id())
+        self.tracker = Tracker(
+            (*parts.history.open_findings(), *closed),
+            parts.history.next_finding_id(),
+            settled_at=now + timedelta(seconds=SETTLE_SECONDS),
+        )
         self._findings: tuple[OpenFinding, ...] = self.tracker.open_findings
         self.refill(now)
 
@@ -110,6 +118,11 @@ class Central:
     def ring_gpus(self) -> int:
         """GPUs in the ring."""
         return self._parts.ring.gpus_count
+
+    @property
+    def ring_bytes(self) -> int:
+        """What the ring's arrays take in memory."""
+        return self._parts.ring.size_bytes
 
     # --- the beats
 
@@ -142,6 +155,8 @@ class Central:
         parts.history.record_findings(changes)
         self.tracker.commit(changes)
         _log_changes(changes)
+        self._judged_at = now
+        self._log_failures({one.name: one.error for one in ran if one.error is not None})
         self.window, self._findings = window, (*changes.after, *self._closed_within_the_hour(now))
         said = [changes.sentence, *(f"{one.name} failed: {one.error}" for one in ran if one.error is not None)]
         self._publish(now)
@@ -161,7 +176,9 @@ class Central:
         self.snapshot, self._doubt = snapshot, ""
         now = parts.clock.now()
         budget = self._budget(snapshot, now)
-        plan = parts.planner.propose(snapshot, self.tracker.open_findings, budget, self._standing())
+        plan = self._why_not_judged(snapshot, now) or parts.planner.propose(
+            snapshot, self.tracker.open_findings, budget, self._standing()
+        )
         self._advance = parts.issuer.advance(plan, snapshot, budget)
         self._plan = plan
         self._remember_outcomes()
@@ -177,6 +194,25 @@ class Central:
         if snapshot is None or (now - snapshot.taken_at).total_seconds() > oldest_seconds:
             return None
         return snapshot
+
+    def _why_not_judged(self, snapshot: ClusterSnapshot, now: datetime) -> Plan | None:
+        """An empty plan that begins nothing, while the findings are not those of now; what has begun goes on."""
+        if self._judged_at is not None and (now - self._judged_at).total_seconds() <= JUDGED_AGE_SECONDS_MAX:
+            return None
+        since = "since this daemon started" if self._judged_at is None else f"since {iso(self._judged_at)}"
+        refusal = Refusal(
+            rule="not_judged",
+            sentence=f"Nothing proposed: no judgement has succeeded {since}, so what is open may be over.",
+            subject=Subject(cluster=snapshot.cluster),
+        )
+        return Plan(made_at=snapshot.taken_at, refusals=(refusal,), is_whole=False)
+
+    def _log_failures(self, failures: dict[str, str]) -> None:
+        """A warning when a detector begins to fail or fails in another way; its findings stay as they were."""
+        for name, error in failures.items():
+            if self._failures.get(name) != error:
+                log.warning("a detector failed; its findings stay as they were", detector=name, error=error)
+        self._failures = failures
 
     def _budget(self, snapshot: ClusterSnapshot, now: datetime) -> Budget:
         recent = self._parts.history.commands(live_only=False, since=now - DAY)

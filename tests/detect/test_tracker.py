@@ -93,6 +93,14 @@ def test_a_moment_of_silence_is_not_told():
     assert beats.beat(silent, after=10).opened == ()
 
 
+def test_right_after_our_own_start_no_node_is_called_silent():
+    beats = Beats(Tracker(settled_at=at(45)))
+    silent = a_finding("node_silent")
+    beats.beat(silent)
+    assert beats.beat(silent, after=40).opened == ()
+    assert len(beats.beat(silent, after=10).opened) == 1
+
+
 # ---- changing ----
 
 

@@ -22,7 +22,10 @@ FLAP_SECONDS = 600.0
 HOLD_SECONDS = 60.0
 """Better news, and other words for the same, wait this long before they are told."""
 OPEN_AFTER_SECONDS: Mapping[str, float] = {"node_silent": 15.0, "clock_skew": 15.0}
-"""Rules whose sign must stand this long: right after our own restart every node looks silent for a moment."""
+"""Rules whose sign must stand this long: a moment is no news."""
+SETTLE_RULES = ("node_silent",)
+SETTLE_SECONDS = 45.0
+"""So long after its own start a daemon calls no node silent: an agent that could not reach it asks every 30 s."""
 
 EASED_SINCE, UNSEEN_SINCE, UNSEEN_WHY = "eased_since", "unseen_since", "unseen"
 
@@ -53,19 +56,25 @@ class Changes:
 class Tracker:
     """Holds the open findings. One thread owns it; others read the published tuple."""
 
-    def __init__(self, open_findings: Iterable[OpenFinding] = (), next_id: int = 1) -> None:
-        """Go on from what the history holds: open findings, and those closed lately (they may come back)."""
+    def __init__(
+        self, open_findings: Iterable[OpenFinding] = (), next_id: int = 1, *, settled_at: datetime | None = None
+    ) -> None:
+        """Go on from what the history holds: open findings, and those closed lately (they may come back).
+
+        `settled_at`: until then, after a start, rules of SETTLE_RULES open nothing.
+        """
         found = tuple(open_findings)
         self.open_findings: tuple[OpenFinding, ...] = tuple(
             sorted((each for each in found if each.state is FindingState.OPEN), key=lambda each: each.id)
         )
         self._recently_closed = tuple(each for each in found if each.state is FindingState.CLOSED)
         self._pending: Mapping[str, datetime] = {}
+        self._settled_at = settled_at
         self._next_id = max([next_id, *(each.id + 1 for each in found)])
 
     def update(self, window: Window, findings: Iterable[Finding], *, judged: Collection[str] | None = None) -> Changes:
         """What these findings change. `judged` names the rules whose detectors ran; of others nothing is concluded."""
-        beat = _Beat(window, next_id=self._next_id, judged=judged, pending=self._pending)
+        beat = _Beat(window, next_id=self._next_id, judged=judged, pending=self._pending, settled_at=self._settled_at)
         flaps = [each for each in self._recently_closed if _is_recent(each, window.at)]
         for group in groups_of(findings, self.open_findings, flaps):
             beat.take(group.sightings, group.open, group.closed)
@@ -102,7 +111,13 @@ class _Beat:
     """One update being put together."""
 
     def __init__(
-        self, window: Window, *, next_id: int, judged: Collection[str] | None, pending: Mapping[str, datetime]
+        self,
+        window: Window,
+        *,
+        next_id: int,
+        judged: Collection[str] | None,
+        pending: Mapping[str, datetime],
+        settled_at: datetime | None,
     ) -> None:
         self.window = window
         self.at = window.at
@@ -110,6 +125,7 @@ class _Beat:
         self.next_id = next_id
         self.judged = judged
         self.was_pending = pending
+        self.settled_at = settled_at
         self.pending: dict[str, datetime] = {}
         self.opened: list[OpenFinding] = []
         self.changed: list[OpenFinding] = []
@@ -160,7 +176,9 @@ class _Beat:
         finding = _joined(finding, finding, members)
         wait = timedelta(seconds=OPEN_AFTER_SECONDS.get(finding.rule, 0.0))
         since = self.was_pending.get(finding.incident, self.at)
-        if not flaps and self.at - since < wait:
+        is_too_soon = self.at - since < wait and not flaps
+        is_settling = self.settled_at is not None and self.at < self.settled_at
+        if is_too_soon or (is_settling and finding.rule in SETTLE_RULES):
             self.pending[finding.incident] = since
             return
         if flaps:

@@ -30,6 +30,11 @@ class Grid:
         self._free: list[int] = []
         self._used: tuple[tuple[GpuKey, ...], NDArray[np.intp]] | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """What the array takes in memory."""
+        return int(self._values.nbytes)
+
     def slot_of(self, at_seconds: float) -> int:
         """The slot of a moment."""
         return int(at_seconds // self.interval_seconds)

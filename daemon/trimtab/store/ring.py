@@ -171,6 +171,11 @@ class Ring:
         return len(self._gpus)
 
     @property
+    def size_bytes(self) -> int:
+        """What the arrays of numbers take in memory."""
+        return self._grid.size_bytes
+
+    @property
     def events_count(self) -> int:
         """Events that are held."""
         return len(self._events)
