@@ -27,7 +27,7 @@ from trimtab.loop import Beat
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Command, Move, Refusal
 from trimtab.model.reading import Delivery
-from trimtab.plan.planner import Planner
+from trimtab.plan.planner import RULE_NAMES, Planner
 from trimtab.schedulers.simulated import SimulatedScheduler
 from trimtab.service import Service
 from trimtab.settings import DaemonSettings, SimulatedSettings, read_token
@@ -100,6 +100,7 @@ class Daemon:
 
     def __init__(self, settings: DaemonSettings) -> None:
         """Open database, ports and files. Raises SettingsError or StoreError with the fix."""
+        _check_rules(settings)
         self.settings = settings
         self._state = Path(settings.state_directory)
         self._lock = _lock(self._state)
@@ -137,12 +138,14 @@ class Daemon:
         dead = [beat.name for beat in self._beats if not beat.is_alive]
         if dead:
             raise DaemonDied(f"the {dead[0]} beat of the daemon died; its traceback is above")
+        deaf = [name for name, part in (("people", self._people), ("ingest", self._ingest)) if not part.is_alive]
+        if deaf:
+            raise DaemonDied(f"the {deaf[0]} listener of the daemon died; its traceback is above")
         if not any(self._is_stalled(beat) for beat in self._beats):
             self._service.alive(self.central.beat_sentences.get("judge", "starting"))
 
     def _is_stalled(self, beat: Beat) -> bool:
-        age_seconds = self._age_seconds(beat)
-        return age_seconds is not None and age_seconds > max(STALL_SECONDS_MIN, 10 * beat.interval_seconds)
+        return (beat.quiet_seconds or 0.0) > max(STALL_SECONDS_MIN, 10 * beat.interval_seconds)
 
     def _end(self) -> None:
         """The listeners first: whoever still waits for a commit gets it, and nobody new comes in."""
@@ -317,6 +320,7 @@ class Daemon:
             },
             bad_samples_total=counts.bad_samples_total,
             ring_gpus=self.central.ring_gpus,
+            ring_bytes=self.central.ring_bytes,
             detector_seconds=dict(self.central.tally.last_seconds),
             detector_errors_total=dict(self.central.tally.errors_total),
             snapshot_age_seconds=(now - snapshot.taken_at).total_seconds() if snapshot is not None else None,
@@ -337,6 +341,7 @@ class Daemon:
             age_seconds=self._age_seconds(beat),
             sentence=beat.last_sentence,
             is_alive=beat.is_alive,
+            is_failing=beat.is_failing,
         )
 
     def _age_seconds(self, beat: Beat) -> float | None:
@@ -346,6 +351,13 @@ class Daemon:
 
 class DaemonDied(TrimtabError):
     """A thread of the daemon ended by an error that it does not know."""
+
+
+def _check_rules(settings: DaemonSettings) -> None:
+    """A misspelt rule would keep the daemon's own mode, which may be a bolder one. Raises SettingsError."""
+    unknown = sorted(set(settings.issue.rules) - set(RULE_NAMES))
+    if unknown:
+        raise SettingsError(f"issue.rules: there is no rule {unknown[0]!r}. The rules are {', '.join(RULE_NAMES)}.")
 
 
 def _ring_interval_seconds(settings: DaemonSettings) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from typing import Any
 
@@ -45,6 +46,8 @@ class Listener:
                     f"{name}.key_file, or {name}.allow_plaintext = true if the network is trusted."
                 )
             log.warning("listening without TLS off loopback: tokens and names can be read on the wire", listen=listen)
+        if bool(certificate_file) != bool(key_file):
+            raise SettingsError(f"{name}.certificate_file and {name}.key_file go together: set both, or neither.")
         self._socket = self._bind(host, port, name)
         self.port: int = self._socket.getsockname()[1]
         self.scheme = "https" if certificate_file else "http"
@@ -60,12 +63,26 @@ class Listener:
             server_header=False,
             h11_max_incomplete_event_size=32 * 1024,
         )
+        try:
+            self._config.load()  # here and not on the thread, where a wrong certificate would leave a deaf daemon
+        except (OSError, ssl.SSLError) as error:
+            self._socket.close()
+            why = error.strerror or error
+            raise SettingsError(
+                f"{name}.certificate_file = {certificate_file}, {name}.key_file = {key_file}: {why}. "
+                "Both must be PEM files that the daemon's user can read, and belong together."
+            ) from error
         self._server = uvicorn.Server(self._config)
         self._thread = threading.Thread(target=self._run, name=f"listen-{name}", daemon=True)
 
     def start(self) -> None:
         """Serve on a thread of its own."""
         self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread is running."""
+        return self._thread.is_alive()
 
     def stop(self) -> None:
         """Stop accepting, let requests end, close."""

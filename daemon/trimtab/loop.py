@@ -26,18 +26,19 @@ class Beat:
         self.last_sentence = ""
         self.last_beat_at_seconds: float | None = None
         self.last_duration_seconds = 0.0
-        self.failure: BaseException | None = None
+        self.is_failing = False
+        """Whether the last beat failed; its sentence says why."""
         self._tick = tick
         self._clock = clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._started_at_seconds: float | None = None
 
     def run_once(self) -> str:
         """One beat now; a TrimtabError becomes the beat's sentence and the others go on."""
         started = self._clock.monotonic_seconds()
         try:
-            self.last_sentence = self._tick()
-            log.debug("beat", beat=self.name, said=self.last_sentence)
+            self._say(self._tick())
         except TrimtabError as error:
             self.failures_total += 1
             self._say_failure(str(error))
@@ -46,13 +47,27 @@ class Beat:
         self.last_duration_seconds = self.last_beat_at_seconds - started
         return self.last_sentence
 
+    @property
+    def quiet_seconds(self) -> float | None:
+        """Since the last beat ended or, where none has ended yet, since the start; None = not started."""
+        since = self._started_at_seconds if self.last_beat_at_seconds is None else self.last_beat_at_seconds
+        return None if since is None else self._clock.monotonic_seconds() - since
+
+    def _say(self, sentence: str) -> None:
+        if self.is_failing:
+            log.info("beat goes on", beat=self.name, said=sentence)
+        else:
+            log.debug("beat", beat=self.name, said=sentence)
+        self.last_sentence, self.is_failing = sentence, False
+
     def _say_failure(self, sentence: str) -> None:
-        if sentence != self.last_sentence:
+        if not self.is_failing or sentence != self.last_sentence:
             log.warning("beat failed", beat=self.name, said=sentence)
-        self.last_sentence = sentence
+        self.last_sentence, self.is_failing = sentence, True
 
     def start(self) -> None:
         """Run on a thread of its own."""
+        self._started_at_seconds = self._clock.monotonic_seconds()
         self._thread = threading.Thread(target=self._run, name=f"beat-{self.name}", daemon=True)
         self._thread.start()
 

@@ -276,6 +276,15 @@ def test_doctor_names_what_is_not_well_and_its_fix() -> None:
     assert all(check.fix for check in wrong)
 
 
+def test_doctor_does_not_call_a_beat_well_that_fails_each_time() -> None:
+    failing = BeatFacts(
+        name="remember", interval_seconds=1.0, age_seconds=1.0, sentence="trimtab.db: disk full.", is_failing=True
+    )
+    checks = daemon_checks(a_daemon_view(facts=replace(FACTS, beats=(failing,))))
+    wrong = [(check.name, check.sentence) for check in checks if not check.is_ok]
+    assert wrong == [("beat remember", "remember failed 1 s ago: trimtab.db: disk full.")]
+
+
 def test_doctor_finds_nothing_where_all_is_well() -> None:
     assert [check for check in daemon_checks(a_daemon_view()) if not check.is_ok] == []
 

@@ -17,6 +17,8 @@ from trimtab.settings import PlanSettings
 SNAPSHOT_AGE_SECONDS_MAX = 60.0
 """A snapshot older than the findings by this much describes another cluster."""
 
+RULE_NAMES = (evacuate.RULE, relocate.RULE, consolidate.RULE)
+"""What a recommendation's `rule` can be; modes are set by these names."""
 PARTS: tuple[Callable[[Draft], None], ...] = (
     evacuate.propose,  # what is lost comes first, and may take the spares
     relocate.propose,  # then what goes on badly

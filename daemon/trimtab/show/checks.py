@@ -39,10 +39,13 @@ def _beat(beat: BeatFacts) -> Check:
         return Check(name=name, is_ok=False, sentence=f"{beat.name} has ended.", fix="Restart the daemon; see its log.")
     if beat.age_seconds is None:
         return Check(name=name, is_ok=True, sentence=f"{beat.name} has not run yet.")
-    said = f"{beat.name} {age_text(beat.age_seconds)} ago: {beat.sentence}"
+    verb = " failed" if beat.is_failing else ""
+    said = f"{beat.name}{verb} {age_text(beat.age_seconds)} ago: {beat.sentence}"
     if beat.age_seconds > limit_seconds:
         fix = f"It is due every {beat.interval_seconds:g} s. The log says what it waits for."
         return Check(name=name, is_ok=False, sentence=said, fix=fix)
+    if beat.is_failing:
+        return Check(name=name, is_ok=False, sentence=said, fix="Mend what it names; it is tried again at each beat.")
     return Check(name=name, is_ok=True, sentence=said)
 
 

@@ -55,6 +55,8 @@ class BeatFacts:
     """Since it last ended; None = never."""
     sentence: str = ""
     is_alive: bool = True
+    is_failing: bool = False
+    """Whether the last beat failed; its sentence says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,49 @@
+"""A beat: what it says of itself when it fails, hangs or goes on."""
+
+from __future__ import annotations
+
+import threading
+
+from structlog.testing import capture_logs
+from tests.fakes.clock import FakeClock
+
+from trimtab.errors import StoreError
+from trimtab.loop import Beat
+
+
+def test_a_failure_is_told_once_and_so_is_its_end():
+    outcomes = iter([StoreError("disk full"), StoreError("disk full"), "3 stored", "4 stored"])
+
+    def tick() -> str:
+        outcome = next(outcomes)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    beat = Beat("remember", tick, interval_seconds=1.0, clock=FakeClock())
+    failing = []
+    with capture_logs() as logged:
+        for _ in range(4):
+            beat.run_once()
+            failing.append(beat.is_failing)
+    assert failing == [True, True, False, False]
+    told = [(line["event"], line["said"]) for line in logged if line["log_level"] != "debug"]
+    assert told == [("beat failed", "disk full"), ("beat goes on", "3 stored")]
+
+
+def test_a_first_beat_that_hangs_is_seen_to_be_quiet():
+    clock, hangs, goes_on = FakeClock(), threading.Event(), threading.Event()
+
+    def tick() -> str:
+        hangs.set()
+        goes_on.wait(10.0)
+        return "done"
+
+    beat = Beat("judge", tick, interval_seconds=1.0, clock=clock)
+    assert beat.quiet_seconds is None
+    beat.start()
+    assert hangs.wait(10.0)
+    clock.advance(120)
+    assert (beat.quiet_seconds, beat.last_beat_at_seconds) == (120.0, None)
+    goes_on.set()
+    beat.stop()
