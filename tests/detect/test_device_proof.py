@@ -9,6 +9,7 @@ from tests.builders import a_node, a_snapshot, a_workload
 from tests.detect.faults import NODE, judge, live, only, xid
 from tests.detect.views import (
     readings,
+    with_node,
     with_values,
 )
 
@@ -73,6 +74,14 @@ def test_the_gpus_own_counters_are_a_second_source():
 def test_a_failed_job_is_a_second_source():
     job = a_workload("llama-70b", on={NODE: range(8)}, state=WorkloadState.FAILED)
     assert only(live(xid(48), snapshot=a_snapshot([a_node(NODE)], [job]))).is_corroborated
+
+
+def test_an_exporters_copy_of_the_state_is_no_source_beside_a_failed_job():
+    job = a_workload("llama-70b", on={NODE: range(8)}, state=WorkloadState.FAILED)
+    found = with_values(readings(NODE), 3, row_remap_failed=1.0)
+    window = live(found=found, snapshot=a_snapshot([a_node(NODE)], [job]))
+    assert only(window).is_corroborated
+    assert not only(with_node(window, NODE, source="dcgm-exporter")).is_corroborated
 
 
 def test_the_other_end_of_a_link_is_a_second_source():

@@ -91,7 +91,8 @@ def _is_self_sufficient(case: Case) -> bool:
 
 
 def _has_state(case: Case, fleet: Fleet) -> bool:
-    if any(not condition.is_presence for condition in case.conditions):
+    # An exporter's copy of the state is an echo (is_sufficient is False there), and no source.
+    if any(condition.is_sufficient and not condition.is_presence for condition in case.conditions):
         return True
     if case.root is None or case.root.sign.code not in _ECC_CODES:
         return False
