@@ -45,6 +45,16 @@ def test_what_has_expired_cannot_be_approved():
         scene.approve()
 
 
+def test_what_was_snoozed_beyond_its_expiry_can_be_approved_and_begins():
+    scene = evacuation()
+    scene.beat()
+    decisions.snooze(scene.ledger, 1, seconds=4000, **by(scene))
+    scene.beat(seconds=2000)
+    scene.approve()
+    scene.beat()
+    assert scene.command(1).state is CommandState.HELD
+
+
 def test_an_approval_is_given_once():
     scene = evacuation()
     scene.beat()

@@ -190,6 +190,26 @@ def test_marks_of_a_command_that_nobody_knows_are_given_back():
     assert "trimtab:R77 is unknown to this ledger" in advance.sentence
 
 
+def test_a_mark_that_cannot_be_given_back_yet_is_audited_once():
+    scene = room_making()
+    scene.scheduler.cordon("gpu-05", by="trimtab:R78")
+    for _ in range(3):
+        scene.scheduler.next_release_error = SchedulerUnavailable("no answer in 10 s")
+        scene.beat()
+    assert [line.what for line in scene.ledger.lines].count("released") == 1
+    scene.beat()
+    assert scene.scheduler.held() == []
+
+
+def test_a_dry_run_gives_nothing_back_and_does_not_say_so():
+    scene = room_making(settings=IssueSettings(mode=Mode.APPROVE, is_dry_run=True))
+    scene.scheduler.cordon("gpu-05", by="trimtab:R78")
+    advance = scene.beat()
+    assert scene.scheduler.nodes["gpu-05"].is_cordoned
+    assert "given back" not in advance.sentence
+    assert "released" not in [line.what for line in scene.ledger.lines]
+
+
 def test_marks_of_others_are_left_alone():
     scene = room_making()
     scene.scheduler.cordon("gpu-05", by="sofia")

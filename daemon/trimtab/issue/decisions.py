@@ -26,10 +26,17 @@ def approve(
         raise DecisionRefused(refusal.sentence)
     if fingerprint != command.recommendation.fingerprint:
         raise DecisionRefused(f"The steps of {command.name} have changed since you saw them. Look again, then approve.")
-    if command.recommendation.expires_at <= now and not _is_snoozed(command, now):
-        raise DecisionRefused(f"{command.name} has expired; it is made anew if it still holds.")
+    recommendation = command.recommendation
+    if recommendation.expires_at <= now:
+        if not _is_snoozed(command, now):
+            raise DecisionRefused(f"{command.name} has expired; it is made anew if it still holds.")
+        # What was snoozed has outlived its time by a person's will: from the yes it has as long as when it was new.
+        recommendation = replace(
+            recommendation, expires_at=now + (recommendation.expires_at - recommendation.created_at)
+        )
     approved = replace(
         command,
+        recommendation=recommendation,
         state=CommandState.APPROVED,
         changed_at=now,
         approved_by=who,
@@ -72,14 +79,14 @@ def undo(ledger: Ledger, command_id: int, *, reason: str, who: str, now: datetim
     why = _reason(reason)
     if command.state is CommandState.APPROVED:
         return _record(ledger, withdrawn(command, why, now), was=command, who=who, why=why, now=now)
+    if command.state.is_over and command.state is not CommandState.SETTLED:
+        raise DecisionRefused(f"{command.name} is {command.state}; there is nothing to undo.")
     if command.undo_requested_by is not None:
         raise DecisionRefused(f"{command.undo_requested_by} has asked for that already; it is being undone.")
     if command.state is CommandState.PROPOSED:
         raise DecisionRefused(f"{command.name} has done nothing yet; reject it instead.")
     if command.state is CommandState.SETTLED and not lasting_nodes(command):
         raise DecisionRefused(f"{command.name} has settled and holds nothing; its jobs stay where they run.")
-    if command.state.is_over and command.state is not CommandState.SETTLED:
-        raise DecisionRefused(f"{command.name} is {command.state}; there is nothing to undo.")
     asked = replace(command, undo_requested_by=who, reason=why)
     return _record(ledger, asked, was=command, who=who, why=f"undo: {why}", now=now)
 

@@ -75,6 +75,8 @@ class Issuer:
         self._hands = Hands(schedulers, is_dry_run=settings.is_dry_run)
         self._settings = settings
         self._clock = clock
+        self._owed: set[str] = set()
+        """Marks that the last beat had to give back."""
         self._steps: Mapping[CommandState, Callable[[Command, _Beat], None]] = {
             CommandState.PROPOSED: self._proposed,
             CommandState.APPROVED: self._approved,
@@ -218,6 +220,9 @@ class Issuer:
 
     def _give_back_strays(self, beat: _Beat) -> None:
         """What a crash may not leave behind: marks of ours whose command is over, never began or is unknown."""
+        if self._hands.is_dry_run:
+            return  # nothing would be given back, so nothing must say so
+        was_owed, self._owed = self._owed, set()
         for mark in sorted(look.marks(beat.snapshot)):
             number = mark.removeprefix("trimtab:R")
             command = self._ledger.command(int(number)) if number.isdigit() else None
@@ -225,9 +230,10 @@ class Issuer:
                 continue
             stray = command or self._hands.stray(mark, beat.snapshot)
             why = f"{mark} is {command.state if command else 'unknown to this ledger'}; what it held is given back"
-            self._ledger.audit(
-                [AuditLine(at=beat.now, who=WHO, what="released", why=why, command_id=command.id if command else None)]
-            )
+            self._owed.add(mark)
+            if mark not in was_owed:  # said once, however often the scheduler has to be asked
+                about = command.id if command else None
+                self._ledger.audit([AuditLine(at=beat.now, who=WHO, what="released", why=why, command_id=about)])
             beat.said.append(why)
             self._do("release", stray, beat)
 
