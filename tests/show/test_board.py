@@ -43,6 +43,12 @@ def test_the_numbers_at_the_top_add_up_to_all_gpus() -> None:
     assert strip.stranded == {1: 0, 2: 1, 4: 3, 8: 3}
 
 
+def test_a_gpu_of_unknown_use_has_reported_all_the_same() -> None:
+    minimal = [a_reading("gpu-05", index, values={"memory_used_bytes": 1e9}) for index in range(8)]
+    board = a_board(snapshot=None, window=a_window({"gpu-05": minimal}, at=NOW), findings=())
+    assert (board.strip.gpus_unknown, board.strip.gpus_reporting) == (8, 8)
+
+
 def test_goodput_takes_what_findings_say_is_lost_off_working_gpus_only_once() -> None:
     # 15 GPUs of the gang look busy and do no work: two findings about the same gang do not count them twice.
     second = replace(a_fault(), id=32)

@@ -18,6 +18,7 @@ from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.board import Board, Cell, CellState, NodeRow, Strip
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Command, Mode, Outcome, Refusal
+from trimtab.model.reading import GpuState
 from trimtab.model.window import Window
 from trimtab.show.fleet import FleetInput, node_rows
 from trimtab.show.rows import RowInput, blind_sentences, command_rows, job_rows
@@ -77,7 +78,7 @@ def build_board(
         at=at,
         mode=mode,
         is_paused=is_paused,
-        strip=strip_of(nodes, open_findings, stranded or {}),
+        strip=strip_of(nodes, open_findings, stranded or {}, gpus_reporting=_cells_read(nodes, window)),
         nodes=nodes,
         jobs=job_rows(rows, nodes),
         findings=shown,
@@ -90,13 +91,19 @@ def build_board(
     )
 
 
-def strip_of(nodes: Sequence[NodeRow], open_findings: Sequence[OpenFinding], stranded: Mapping[int, int]) -> Strip:
-    """The numbers at the top. Every GPU is in exactly one of the counts, so that they add up to `gpus_total`."""
+def strip_of(
+    nodes: Sequence[NodeRow],
+    open_findings: Sequence[OpenFinding],
+    stranded: Mapping[int, int],
+    *,
+    gpus_reporting: int,
+) -> Strip:
+    """The numbers at the top. Every GPU is in exactly one of the counts of use: they add up to `gpus_total`."""
     cells = [cell for node in nodes for cell in node.cells]
     count = Counter(cell.state for cell in cells)
     return Strip(
         gpus_total=len(cells),
-        gpus_reporting=sum(1 for node in nodes if not node.is_silent for cell in node.cells if _is_read(cell)),
+        gpus_reporting=gpus_reporting,
         gpus_working=count[CellState.WORKING],
         gpus_held_idle=count[CellState.HELD_IDLE],
         gpus_free=count[CellState.FREE] + count[CellState.STRANDED],
@@ -108,8 +115,11 @@ def strip_of(nodes: Sequence[NodeRow], open_findings: Sequence[OpenFinding], str
     )
 
 
-def _is_read(cell: Cell) -> bool:
-    return cell.state not in (CellState.SILENT, CellState.UNKNOWN, CellState.LOST)
+def _cells_read(nodes: Sequence[NodeRow], window: Window) -> int:
+    """Cells whose GPU gave values; that nobody knows who uses one does not make it silent."""
+    read = {(key.node, key.uuid) for key, now in window.gpus.items() if now.reading.state is GpuState.OK}
+    cells = [(node.name, cell.uuid.partition("/")[0]) for node in nodes if not node.is_silent for cell in node.cells]
+    return sum(1 for place in cells if place in read)
 
 
 def _goodput_ratio(cells: Sequence[Cell], open_findings: Sequence[OpenFinding]) -> float | None:
