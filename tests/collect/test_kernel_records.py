@@ -132,6 +132,13 @@ def test_a_kmsg_record_of_another_facility_is_userspace():
     assert not read_line("11,1,2,-;NVRM: Xid (PCI:0000:01:00): 79", now=START).is_kernel
 
 
+def test_userspace_cannot_end_what_the_kernel_began():
+    opening = "3,1,99,-;NVRM: The NVIDIA GPU 0000:d6:00.0 (PCI ID: 10de:0de1)\n"
+    ending = ",2,100,-;NVRM: fallen off the bus and is not responding to commands.\n"
+    assert [record["kind"] for record in records(f"{opening}3{ending}")] == ["fallen_off", "ignore"]
+    assert records(f"{opening}11{ending}")[0]["kind"] == "other"
+
+
 def test_a_held_opening_is_given_at_the_end():
     parser = KernelLogParser(now=START)
     parser.feed("NVRM: The NVIDIA GPU 0000:d6:00.0")

@@ -138,7 +138,7 @@ class KernelLogParser:
 
     def _read_after_opening(self, line: str, opening: int) -> bool:
         record = self._records[opening]
-        if continues_opening(line) or completes_opening(line):
+        if (continues_opening(line) or completes_opening(line)) and self._is_same_speaker(record, line):
             device_id = device_id_of(line)
             facts = dict(record.message.facts) | ({"device_id": device_id} if device_id else {})
             is_complete = completes_opening(line)
@@ -151,6 +151,10 @@ class KernelLogParser:
         if len(self._records) - opening >= _OPENING_LINES_MAX:
             self._opening = None
         return False
+
+    def _is_same_speaker(self, record: KernelRecord, line: str) -> bool:
+        """What userspace writes is no end of what the kernel began."""
+        return not record.stamped.is_kernel or read_line(line, now=self._now).is_kernel
 
     def _is_total(self, line: str) -> bool:
         """A table of totals per node, as people make it from many logs: information, never an event."""
