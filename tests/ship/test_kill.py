@@ -63,9 +63,12 @@ def test_kill_9_of_the_agent_and_outages_lose_nothing_and_keep_the_order(tmp_pat
     with ingest(tmp_path) as second:
         second.kept.update(first.kept)
         said += run_and_kill(directory, second.url, token, after_seconds=chance.uniform(0, 0.05))
+    # A third one: what the killed process had sent last may still be on its way to the second.
+    with ingest(tmp_path) as third:
+        third.kept.update(second.kept)
         spool = Spool(directory, 64 * 1024 * 1024)
-        replayed = drain(spool, second, token)
-        arrived = sorted(sequence for _, _, sequence in second.kept)
+        replayed = drain(spool, third, token)
+        arrived = sorted(sequence for _, _, sequence in third.kept)
         spool.close()
     assert said == sorted(set(said))  # no sequence was given twice, whatever happened in between
     assert set(said) <= set(arrived)
