@@ -19,7 +19,7 @@ from trimtab.clock import Clock, ScaledClock, SystemClock
 from trimtab.collect.scrape import ScrapePool
 from trimtab.detect.detector import catalogue
 from trimtab.detect.series import SERIES_METRICS
-from trimtab.errors import SettingsError, TrimtabError
+from trimtab.errors import SettingsError, ShipError, TrimtabError
 from trimtab.issue import decisions
 from trimtab.issue.issuer import Issuer
 from trimtab.listener import Listener, split_listen
@@ -229,7 +229,8 @@ class Daemon:
         """Read the exporters; their reports go the way of everybody's."""
         reports = self._scrapes.scrape_all()
         now = self.clock.now()
-        self._inbox.put([Delivery(report=report, received_at=now) for report in reports])
+        if reports and self._inbox.put([Delivery(report=report, received_at=now) for report in reports]) is None:
+            raise ShipError(f"{len(reports)} exporters were read and the inbox is full: these reports are lost.")
         failing = "".join(f"; {node}: {sentence}" for node, sentence in self._scrapes.failing.items())
         return f"{len(reports)} of {len(self.settings.scrape.targets)} exporters read{failing}"
 

@@ -162,7 +162,7 @@ class Recommendation:
     @property
     def fingerprint(self) -> str:
         """SHA-256 (16 hex digits) over the exact writes."""
-        text = "\n".join(write.text for write in self.writes)
+        text = "\n".join(f"{write.text}{' lasts' if write.lasts else ''}" for write in self.writes)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
