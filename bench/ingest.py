@@ -26,6 +26,7 @@ import psycopg
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.engine import make_url
 
+from trimtab import logs
 from trimtab.clock import SystemClock
 from trimtab.errors import StoreError
 from trimtab.listener import Listener
@@ -388,4 +389,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    logs.setup(level="info")  # as the daemon runs; debug lines would be measured too
     main()
