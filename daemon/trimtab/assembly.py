@@ -199,7 +199,7 @@ class Daemon:
             ring=Ring(
                 cluster=settings.cluster,
                 span_seconds=span_seconds,
-                interval_seconds=_ring_interval_seconds(settings),
+                interval_seconds=RING_INTERVAL_SECONDS,
                 metrics=SERIES_METRICS,
             ),
             history=self._history,
@@ -359,11 +359,6 @@ def _check_rules(settings: DaemonSettings) -> None:
     unknown = sorted(set(settings.issue.rules) - set(RULE_NAMES))
     if unknown:
         raise SettingsError(f"issue.rules: there is no rule {unknown[0]!r}. The rules are {', '.join(RULE_NAMES)}.")
-
-
-def _ring_interval_seconds(settings: DaemonSettings) -> float:
-    """A slot that every source fills: with slots shorter than a scrape's interval a third of them would look unseen."""
-    return max(RING_INTERVAL_SECONDS, settings.scrape.interval_seconds if settings.scrape.targets else 0.0)
 
 
 def _clock(simulated: SimulatedSettings | None) -> Clock:

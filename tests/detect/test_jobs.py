@@ -9,7 +9,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 from tests.builders import BUSY, IDLE, a_node, a_placement, a_reading, a_snapshot, a_window, a_workload
-from tests.detect.views import at, key, readings, series_of, with_reading, with_values
+from tests.detect.views import at, key, readings, series_of, with_node, with_reading, with_values
 from tests.fakes.clock import START
 from tests.field_cases import case
 
@@ -159,6 +159,16 @@ def test_half_unknown_activity_is_not_idle():
     activity = np.zeros(91)
     activity[31:70] = np.nan
     assert idle(idle_window(activity)) == []
+
+
+@pytest.mark.parametrize("interval_seconds", [15.0, 30.0])
+def test_a_node_that_reports_more_seldom_than_the_rows_come_is_seen_all_the_same(interval_seconds):
+    activity = np.full(91, np.nan)
+    activity[[round(number * interval_seconds / 10.0) for number in range(int(900 / interval_seconds))]] = 0.0
+    window = idle_window(activity)
+    assert idle(window) == []
+    (finding,) = idle(with_node(window, "gpu-00", interval_seconds=interval_seconds))
+    assert finding.gpus_hit == 8
 
 
 def test_power_is_evidence_of_work():

@@ -132,13 +132,13 @@ def _series_seen(finding: Finding, window: Window, fleet: Fleet) -> bool:
     keys = [key for key in _scope(finding, fleet) if _answers(key, window)] if metrics else []
     if not keys:
         return True
-    from trimtab.detect.series import COVER_RATIO, SeriesView, seen_ratio  # noqa: PLC0415 - numpy only with series
+    from trimtab.detect.series import SeriesView  # noqa: PLC0415 - numpy only with series
 
     view = SeriesView(window)
     columns = view.columns(keys)
     seconds = float(finding.facts.get(SERIES_SECONDS, "0"))
     blocks = (view.block(metric, columns, seconds) for metric in metrics)
-    return any(block is not None and bool((seen_ratio(block) >= COVER_RATIO).all()) for block in blocks)
+    return any(block is not None and bool(view.is_covered(block, keys).all()) for block in blocks)
 
 
 def _answers(key: GpuKey, window: Window) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from trimtab.detect.closing import SERIES, SERIES_SECONDS
 from trimtab.detect.fleet import Fleet, count_text
 from trimtab.detect.incident import MEMBERS, members_text
-from trimtab.detect.series import COVER_RATIO, SeriesView, keys_at, mean_of, seen_ratio
+from trimtab.detect.series import SeriesView, keys_at, mean_of
 from trimtab.detect.slowdown import slowed_by
 from trimtab.model.advice import Action, Evidence, Finding, Severity, Subject
 from trimtab.model.cluster import GpuKey
@@ -94,7 +94,7 @@ def _throttled(view: SeriesView, reason: _Reason) -> list[GpuKey]:
         _, rows = bits
         suspects = np.flatnonzero(latest > 0)
         block = rows[:, suspects]
-        is_active = (mean_of(block) >= _ACTIVE_RATIO) & (seen_ratio(block) >= COVER_RATIO)
+        is_active = (mean_of(block) >= _ACTIVE_RATIO) & view.is_covered(block, keys_at(view, suspects))
         return keys_at(view, suspects[is_active])
     counters = view.span(f"clock_event_seconds_total/{reason.label}", reason.after_seconds)
     if counters is None:

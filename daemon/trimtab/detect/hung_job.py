@@ -51,15 +51,16 @@ class HungJob:
     def _has_lasted(self, ranks: Sequence[GpuNow], window: Window) -> bool:
         if not window.series:
             return True
-        from trimtab.detect.series import COVER_RATIO, SeriesView, highest, lowest, seen_ratio  # noqa: PLC0415 - numpy
+        from trimtab.detect.series import SeriesView, highest, lowest  # noqa: PLC0415 - numpy
 
         view = SeriesView(window)
-        columns = view.columns([now.key for now in ranks])
+        keys = [now.key for now in ranks]
+        columns = view.columns(keys)
         busy = view.block("utilization_ratio", columns, self._after_seconds)
         power = view.block("power_watts", columns, self._after_seconds)
         if busy is None or power is None:
             return False
-        is_seen = (seen_ratio(busy) >= COVER_RATIO).all() and (seen_ratio(power) >= COVER_RATIO).all()
+        is_seen = view.is_covered(busy, keys).all() and view.is_covered(power, keys).all()
         limits = [_POWER_RATIO * (now.value("power_limit_watts") or _LIMIT_UNKNOWN_WATTS) for now in ranks]
         return bool(is_seen and (lowest(busy) >= _BUSY_RATIO - 0.02).all() and (highest(power) < limits).all())
 

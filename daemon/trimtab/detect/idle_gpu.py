@@ -14,7 +14,7 @@ import numpy as np
 from trimtab.detect.closing import NODES, SERIES, SERIES_SECONDS
 from trimtab.detect.fleet import Fleet, count_text
 from trimtab.detect.incident import MEMBERS, holders_fact, members_text
-from trimtab.detect.series import COVER_RATIO, Columns, SeriesView, highest, keys_at, seen_ratio
+from trimtab.detect.series import Columns, SeriesView, highest, keys_at
 from trimtab.model.advice import Action, Evidence, Finding, Severity, Subject
 from trimtab.model.cluster import GpuKey, Workload, WorkloadState
 from trimtab.model.window import Window
@@ -93,7 +93,7 @@ class IdleGpu:
                 continue
             is_busy |= highest(block) >= limit
             if (metric, limit) in _ACTIVITY:
-                is_idle |= seen_ratio(block) >= COVER_RATIO
+                is_idle |= view.is_covered(block, keys)
         limits = np.array([window.gpus[key].value("power_limit_watts") or np.nan for key in keys])
         power = view.block("power_watts", columns, self.span_seconds)
         if power is not None:

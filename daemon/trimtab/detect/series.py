@@ -28,10 +28,9 @@ SERIES_METRICS: tuple[str, ...] = (
 SPAN_RATIO = 0.95
 """A span counts as seen when the first row is at least this share of it old."""
 COVER_RATIO = 0.8
-"""A GPU counts as seen when it has a value in this share of the rows: reports get lost now and then."""
+"""A GPU counts as seen when it has a value in this share of the rows that its node's interval allows: some get lost."""
 _RECENT_SECONDS = 60.0
 _SLACK_ROWS = 2
-_FILLING_ROWS = 3
 _SPAN_ROWS_MIN = 3
 
 Floats = NDArray[np.float32]
@@ -85,14 +84,14 @@ class SeriesView:
     def last(self, metric: str) -> Floats | None:
         """The latest value of a metric for each of `gpus`; None where there is no recent row.
 
-        The newest row may still be filling up, so a GPU that is not in it yet has that of one of the rows before.
+        The newest row may still be filling up, and not every node reports into each: a GPU that is not in it has that
+        of the last row of the recent ones that it is in.
         """
         series = self._window.series.get(metric)
-        if series is None or not len(series.at_seconds):
+        if series is None:
             return None
-        if self._at_seconds - float(series.at_seconds[-1]) > _RECENT_SECONDS:
-            return None
-        return _newest(self._aligned(series, series.values[-_FILLING_ROWS:]))
+        recent = series.values[int(np.searchsorted(series.at_seconds, self._at_seconds - _RECENT_SECONDS)) :]
+        return _newest(self._aligned(series, recent)) if len(recent) else None
 
     def span(self, metric: str, seconds: float) -> tuple[NDArray[np.float64], Floats] | None:
         """(moments, rows) of a metric in the last `seconds` over `gpus`; None unless rows cover that span."""
@@ -123,6 +122,21 @@ class SeriesView:
         block[:, columns < 0] = np.nan
         return block
 
+    def is_covered(self, block: Floats, keys: Sequence[GpuKey]) -> NDArray[np.bool_]:
+        """Whether each column of a block has been seen throughout, for what its node's interval allows."""
+        seen = 1.0 - np.isnan(block).mean(axis=0)
+        nodes = self._window.nodes
+        intervals = [nodes[key.node].interval_seconds if key.node in nodes else 0.0 for key in keys]
+        allowed = np.minimum(self._row_seconds / np.maximum(intervals, self._row_seconds), 1.0)
+        covered: NDArray[np.bool_] = seen >= COVER_RATIO * allowed
+        return covered
+
+    @cached_property
+    def _row_seconds(self) -> float:
+        """Between two rows; all series have the same."""
+        moments = next((one.at_seconds for one in self._window.series.values() if len(one.at_seconds) > 1), None)
+        return _interval(moments) if moments is not None else 1.0
+
     def _aligned(self, series: Series, values: Floats) -> Floats:
         if series.gpus is self.gpus or series.gpus == self.gpus:
             return values
@@ -145,12 +159,6 @@ def _newest(rows: Floats) -> Floats:
 
 def _interval(moments: NDArray[np.float64]) -> float:
     return float(moments[-1] - moments[0]) / (len(moments) - 1)
-
-
-def seen_ratio(block: Floats) -> NDArray[np.float64]:
-    """Share of rows in which each column has a value."""
-    seen: NDArray[np.float64] = 1.0 - np.isnan(block).mean(axis=0)
-    return seen
 
 
 def highest(block: Floats) -> Floats:
