@@ -110,6 +110,37 @@ def test_while_judging_fails_nothing_new_is_proposed(bench: Bench):
     assert bench.states() == [CommandState.PROPOSED]
 
 
+def test_a_detector_that_goes_on_failing_is_no_ground_for_a_move_even_while_others_judge(bench: Bench):
+    central = bench.start()
+    central.judge()
+    bench.sees.error = ValueError("odd value")
+    for _ in range(2):
+        bench.clock.advance(JUDGED_AGE_SECONDS_MAX / 2 + 1)
+        central.judge()
+    central.rebalance()
+    assert [one.finding.rule for one in central.tracker.open_findings] == ["device_fault"]
+    assert bench.states() == []
+    central.judge()
+    (refusal,) = central._parts.box.latest().board.refusals
+    assert refusal.sentence.startswith("Nothing proposed: device_fault has not judged since ")
+    bench.sees.error = None
+    central.judge()
+    central.rebalance()
+    assert bench.states() == [CommandState.PROPOSED]
+
+
+def test_a_board_is_made_anew_by_rebalance_only_when_a_command_has_changed(bench: Bench):
+    central = bench.start()
+    central.judge()
+    central.rebalance()
+    proposed = central._parts.box.latest()
+    assert [row.command.state for row in proposed.board.commands] == [CommandState.PROPOSED]
+    central.rebalance()  # mode act: approved by policy
+    approved = central._parts.box.latest()
+    assert approved.sequence == proposed.sequence + 1
+    assert approved.board.commands[0].command.state is CommandState.APPROVED
+
+
 def test_a_failing_detector_is_named_in_the_log_once(bench: Bench):
     central = bench.start()
     bench.sees.error = ValueError("odd value")

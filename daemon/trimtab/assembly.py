@@ -114,7 +114,7 @@ class Daemon:
         self._box = BoardBox()
         self.central = Central(self._parts())
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
-        self._beats = self._make_beats()
+        self._beats = self.central.beats = self._make_beats()
         self._people, self._door = self._people_listener()
         self._ingest = self._ingest_listener()
         self._slow = self._slow_work()
@@ -142,7 +142,7 @@ class Daemon:
         if deaf:
             raise DaemonDied(f"the {deaf[0]} listener of the daemon died; its traceback is above")
         if not any(self._is_stalled(beat) for beat in self._beats):
-            self._service.alive(self.central.beat_sentences.get("judge", "starting"))
+            self._service.alive("; ".join(beat.last_sentence for beat in self._beats if beat.last_sentence))
 
     def _is_stalled(self, beat: Beat) -> bool:
         return (beat.quiet_seconds or 0.0) > max(STALL_SECONDS_MIN, 10 * beat.interval_seconds)

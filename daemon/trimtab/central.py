@@ -17,6 +17,7 @@ from trimtab.detect.tracker import FLAP_SECONDS, SETTLE_SECONDS, Changes, Tracke
 from trimtab.errors import SchedulerError, StoreError
 from trimtab.issue.issuer import Advance, Issuer
 from trimtab.issue.outcome import record_text
+from trimtab.loop import Beat
 from trimtab.model.advice import FindingState, OpenFinding, Subject
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Budget, CommandState, Outcome, Plan, Recommendation, Refusal
@@ -79,12 +80,13 @@ class Central:
         self.counts = Counts()
         self.window: Window | None = None
         self.snapshot: ClusterSnapshot | None = None
-        self.beat_sentences: dict[str, str] = {}
+        self.beats: tuple[Beat, ...] = ()
+        """What runs the beats, for their last sentences; given by whoever made them."""
         self._publishing = threading.Lock()
         self._doubt = NO_SCHEDULER if parts.reader is None else "The scheduler has not been read yet"
         self._advance = Advance(commands=(), refusals=(), sentence="")
         self._plan: Plan | None = None
-        self._judged_at: datetime | None = None
+        self._judged_at: dict[str, datetime] = {}
         self._failures: dict[str, str] = {}
         self._outcomes: dict[int, Outcome] = {}
         self._records: dict[str, str] = {}
@@ -140,7 +142,7 @@ class Central:
         self._parts.ring.add(appended.new)
         self.counts.reports_stored_total += appended.stored
         self.counts.reports_duplicate_total += appended.duplicates
-        return self._said("remember", appended.sentence)
+        return appended.sentence
 
     def judge(self) -> str:
         """What is wrong."""
@@ -155,18 +157,18 @@ class Central:
         parts.history.record_findings(changes)
         self.tracker.commit(changes)
         _log_changes(changes)
-        self._judged_at = now
+        self._judged_at |= dict.fromkeys(judged, now)
         self._log_failures({one.name: one.error for one in ran if one.error is not None})
         self.window, self._findings = window, (*changes.after, *self._closed_within_the_hour(now))
         said = [changes.sentence, *(f"{one.name} failed: {one.error}" for one in ran if one.error is not None)]
         self._publish(now)
-        return self._said("judge", "; ".join(said))
+        return "; ".join(said)
 
     def rebalance(self) -> str:
         """What would be better, and one step of what was agreed. No whole snapshot, no move."""
         parts = self._parts
         if parts.reader is None:
-            return self._said("rebalance", NO_SCHEDULER)
+            return NO_SCHEDULER
         try:
             snapshot = parts.reader.snapshot()
         except SchedulerError as error:
@@ -179,11 +181,13 @@ class Central:
         plan = self._why_not_judged(snapshot, now) or parts.planner.propose(
             snapshot, self.tracker.open_findings, budget, self._standing()
         )
-        self._advance = parts.issuer.advance(plan, snapshot, budget)
+        was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget)
         self._plan = plan
-        self._remember_outcomes()
-        self._publish(now)
-        return self._said("rebalance", f"{plan.sentence}; {self._advance.sentence}")
+        if was.commands != self._advance.commands or self._parts.box.latest() is None:
+            # A board costs a second at 100,000 GPUs: without news it waits for the next judgement.
+            self._remember_outcomes()
+            self._publish(now)
+        return f"{plan.sentence}; {self._advance.sentence}"
 
     # --- what the beats share
 
@@ -197,12 +201,17 @@ class Central:
 
     def _why_not_judged(self, snapshot: ClusterSnapshot, now: datetime) -> Plan | None:
         """An empty plan that begins nothing, while the findings are not those of now; what has begun goes on."""
-        if self._judged_at is not None and (now - self._judged_at).total_seconds() <= JUDGED_AGE_SECONDS_MAX:
+        rules = {one.finding.rule for one in self.tracker.open_findings} & {one.name for one in self._parts.detectors}
+        oldest = now - timedelta(seconds=JUDGED_AGE_SECONDS_MAX)
+        late = sorted(rule for rule in rules if rule not in self._judged_at or self._judged_at[rule] < oldest)
+        if self._judged_at and not late:
             return None
-        since = "since this daemon started" if self._judged_at is None else f"since {iso(self._judged_at)}"
+        at = self._judged_at.get(late[0]) if late else None
+        since = "since this daemon started" if at is None else f"since {iso(at)}"
         refusal = Refusal(
             rule="not_judged",
-            sentence=f"Nothing proposed: no judgement has succeeded {since}, so what is open may be over.",
+            sentence=f"Nothing proposed: {late[0] if late else 'no detector'} has not judged {since}, "
+            "so what is open may be over.",
             subject=Subject(cluster=snapshot.cluster),
         )
         return Plan(made_at=snapshot.taken_at, refusals=(refusal,), is_whole=False)
@@ -227,14 +236,10 @@ class Central:
 
     def _remember_outcomes(self) -> None:
         """What came of the commands on the board, and the record of each rule that made one."""
-        over = [one for one in self._advance.commands if one.state.is_over and one.id not in self._outcomes]
-        for command in over:
-            outcome = self._parts.history.outcome(command.id)
-            if outcome is not None:
-                self._outcomes[command.id] = outcome
         rules = {command.recommendation.rule for command in self._advance.commands}
-        news = {command.recommendation.rule for command in over} | (rules - self._records.keys())
-        self._records |= {rule: record_text(self._parts.history.outcomes(rule)) for rule in news}
+        found = {rule: self._parts.history.outcomes(rule) for rule in rules}
+        self._records = {rule: record_text(outcomes) for rule, outcomes in found.items()}
+        self._outcomes = {one.command_id: one for outcomes in found.values() for one in outcomes}
 
     def _publish(self, now: datetime) -> None:
         with self._publishing:
@@ -259,15 +264,11 @@ class Central:
                     rule_modes=settings.issue.rules,
                     stranded=stranded_by_size(snapshot, spares_kept=spares_kept) if snapshot else {},
                     blind=(self._doubt,) if self._doubt else (),
-                    beats=dict(self.beat_sentences),
+                    beats={beat.name: beat.last_sentence for beat in self.beats},
                     silent_after_seconds=settings.detect.silent_after_seconds,
                     version=__version__,
                 )
             )
-
-    def _said(self, beat: str, sentence: str) -> str:
-        self.beat_sentences[beat] = sentence
-        return sentence
 
 
 def _log_changes(changes: Changes) -> None:

@@ -178,7 +178,7 @@ class IssueSettings(_Section, frozen=True, kw_only=True):
     rules: dict[str, Mode] = {}
     """Rule -> mode, capped by `mode`."""
     is_dry_run: bool = False
-    """Go through all steps and write nothing to the scheduler."""
+    """What begins goes through all steps and writes nothing. What had begun before is finished or undone for real."""
     settle_seconds_max: Positive = 900.0
     """A submitted command that has not settled by then is abandoned and released."""
     hold_seconds_max: Positive = 1800.0

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from tests.builders import a_node
 from tests.fakes.clock import START
 from tests.issue.scenes import evacuation, relocation, room_making, to
@@ -231,4 +232,29 @@ def test_a_plan_made_before_the_cluster_changed_begins_nothing():
     advance = scene.issuer.advance(old, scene.scheduler.snapshot())
     assert scene.command().state is CommandState.APPROVED
     assert [one.sentence for one in advance.refusals] == ["gpu-22 takes no new work any more."]
+    assert scene.scheduler.calls == []
+
+
+@pytest.mark.parametrize("beats", range(1, 6))
+def test_a_dry_run_switched_on_in_the_middle_leaves_nothing_half_done(beats):
+    scene = evacuation()
+    scene.beat()
+    scene.approve()
+    scene.beats(beats)
+    assert scene.scheduler.calls != []
+    scene.restart(IssueSettings(mode=Mode.APPROVE, is_dry_run=True))
+    scene.beats(12)
+    assert scene.command().state is SETTLED
+    assert scene.ledger.results[1].is_good
+    assert scene.scheduler.snapshot().workloads[0].is_running
+    assert scene.scheduler.held() == ["trimtab:R1 cordons gpu-02"]
+
+
+def test_what_began_dry_is_never_written_after_the_dry_run_is_switched_off():
+    scene = evacuation(settings=IssueSettings(mode=Mode.ACT, is_dry_run=True))
+    scene.beats(3)
+    assert scene.command().state.is_begun
+    scene.restart(IssueSettings(mode=Mode.APPROVE))
+    scene.beats(8)
+    assert (scene.command().state, scene.command().reason) == (SETTLED, "dry run: nothing was written")
     assert scene.scheduler.calls == []

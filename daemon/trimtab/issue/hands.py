@@ -1,4 +1,4 @@
-"""Reaches the schedulers that a command concerns; in a dry run, what would be written is only noted."""
+"""Reaches the schedulers that a command concerns; of one begun in a dry run, writes are only noted."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ class Hands:
     """The schedulers, by the controller whose workloads they carry out commands for."""
 
     def __init__(self, schedulers: Mapping[str, Scheduler], *, is_dry_run: bool) -> None:
-        """In a dry run every scheduler is wrapped, so that no step can write by mistake."""
+        """`is_dry_run`: what begins from now on is dry. What was begun before is finished or undone for real."""
         self.is_dry_run = is_dry_run
-        self._schedulers: Mapping[str, Scheduler] = (
-            {name: DryRun(one) for name, one in schedulers.items()} if is_dry_run else dict(schedulers)
-        )
+        self._schedulers = dict(schedulers)
+        self._noting: Mapping[str, Scheduler] = {name: DryRun(one) for name, one in schedulers.items()}
 
     def refusal(self, command: Command, snapshot: ClusterSnapshot) -> Refusal | None:
         """Why the schedulers cannot carry a command out, or None."""
@@ -62,8 +61,9 @@ class Hands:
     def _of(self, command: Command) -> list[Scheduler]:
         """Those of its workloads' controllers, in their order; all where there is no workload to tell."""
         controllers = {move.controller for move in command.recommendation.moves}
-        found = [one for name, one in self._schedulers.items() if name in controllers]
-        return found or list(self._schedulers.values())
+        schedulers = self._noting if command.is_dry else self._schedulers
+        found = [one for name, one in schedulers.items() if name in controllers]
+        return found or list(schedulers.values())
 
     @staticmethod
     def stray(mark: str, snapshot: ClusterSnapshot) -> Command:

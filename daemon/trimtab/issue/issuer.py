@@ -70,7 +70,7 @@ class Issuer:
     def __init__(
         self, *, ledger: Ledger, schedulers: Mapping[str, Scheduler], settings: IssueSettings, clock: Clock
     ) -> None:
-        """`schedulers` by controller; with `is_dry_run` set none of them is ever written to."""
+        """`schedulers` by controller; with `is_dry_run` set nothing that begins writes to any of them."""
         self._ledger = ledger
         self._hands = Hands(schedulers, is_dry_run=settings.is_dry_run)
         self._settings = settings
@@ -137,6 +137,7 @@ class Issuer:
             state=CommandState.HELD,
             changed_at=beat.now,
             attempts=command.attempts + 1,
+            is_dry=self._hands.is_dry_run,
             reason="keeping its room",
         )
         if self._record(held, was=was, why=held.reason, beat=beat):
@@ -146,7 +147,7 @@ class Issuer:
     def _held(self, command: Command, beat: _Beat) -> None:
         if self._is_ended(command, beat):
             return
-        if not self._hands.is_dry_run and not look.is_held(command, beat.snapshot):
+        if not command.is_dry and not look.is_held(command, beat.snapshot):
             self._do("hold", command, beat)
             return
         confirmed = replace(
@@ -167,7 +168,7 @@ class Issuer:
         since = command.submitted_at or command.changed_at
         if command.undo_requested_by is not None:
             self._undo(command, beat)
-        elif self._hands.is_dry_run:
+        elif command.is_dry:
             self._settle(command, "dry run: nothing was written", beat)
         elif look.is_settled(command, beat.snapshot):
             self._ledger.record_outcome(
@@ -211,7 +212,7 @@ class Issuer:
     def _end(self, command: Command, state: CommandState, why: str, *, was: Command, beat: _Beat) -> None:
         """Over: in the ledger first, then given back. What is left after a crash here, the next beat gives back."""
         ended = replace(command, state=state, changed_at=beat.now, reason=why)
-        if was.state in (CommandState.SUBMITTED, CommandState.SETTLED) and not self._hands.is_dry_run:
+        if was.state in (CommandState.SUBMITTED, CommandState.SETTLED) and not was.is_dry:
             self._ledger.record_outcome(measure(command, beat.snapshot, state=state, now=beat.now))
         if self._record(ended, was=was, why=why, beat=beat) and (was.state.is_begun or was.state.is_over):
             self._do("release", ended, beat)
@@ -240,7 +241,7 @@ class Issuer:
     def _see_vetoes(self, beat: _Beat) -> None:
         """A person who uncordons what we cordoned has undone it: a veto, counted against the rule."""
         for command in self._ledger.commands(live_only=False, since=beat.now - DAY):
-            if command.state is not CommandState.SETTLED or self._hands.is_dry_run or command.undo_requested_by:
+            if command.state is not CommandState.SETTLED or command.is_dry or command.undo_requested_by:
                 continue
             if command.settled_at is None or command.settled_at >= beat.snapshot.taken_at:
                 continue

@@ -55,7 +55,7 @@ def _quiet_seconds(command: Command, settings: IssueSettings) -> float:
     if command.state in (CommandState.REJECTED, CommandState.UNDONE):
         return settings.quiet_seconds_after_no
     if command.state is CommandState.SETTLED:
-        return settings.quiet_seconds_after_no if settings.is_dry_run else SETTLED_QUIET_SECONDS
+        return settings.quiet_seconds_after_no if command.is_dry else SETTLED_QUIET_SECONDS
     if command.state is CommandState.MISSED:
         return MISSED_QUIET_SECONDS
     if command.state is CommandState.REFUSED or (command.state is CommandState.ABANDONED and command.attempts):

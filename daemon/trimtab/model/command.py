@@ -211,6 +211,8 @@ class Command:
     reason: str = ""
     """Why it is in this state: a person's words, a refusal's sentence, what was seen."""
     attempts: int = 0
+    is_dry: bool = False
+    """Begun in a dry run: nothing of it is ever written, and nothing has to be given back."""
 
     @property
     def name(self) -> str:

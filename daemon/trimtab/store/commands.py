@@ -188,15 +188,14 @@ class CommandFacts(Facts):
 
 def _command_row(cluster: str, command: Command) -> dict[str, Any]:
     advice = command.recommendation
-    state = command.state
     return {
         "cluster": cluster,
         "id": command.id,
         "rule": advice.rule,
         "kind": advice.kind.value,
         "purpose": clean(advice.purpose),
-        "state": state.value,
-        "is_live": not state.is_over or (state is CommandState.SETTLED and bool(command.undo_requested_by)),
+        "state": command.state.value,
+        "is_live": command.is_live,
         "node": clean(advice.subject.node),
         "workload": clean(advice.subject.workload),
         "sentence": clean(advice.sentence),
