@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import msgspec
 import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
 
@@ -112,7 +111,8 @@ class Daemon:
         self._inbox = Inbox(settings.ingest.inbox_reports_max)
         self._ingest_counts = IngestCounts()
         self._box = BoardBox()
-        self.central = Central(self._parts())
+        self._work = self._parts()
+        self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
         self._beats = self.central.beats = self._make_beats()
         self._people, self._door = self._people_listener()
@@ -184,7 +184,7 @@ class Daemon:
         settings = self.settings
         simulated = SimulatedScheduler(settings.simulated.url) if settings.simulated is not None else None
         schedulers = {simulated.name: simulated} if simulated is not None else {}
-        detectors = catalogue(msgspec.structs.replace(settings.detect, spares_kept=settings.plan.spares_kept))
+        detectors = catalogue(settings.detect, spares_kept=settings.plan.spares_kept)
         span_seconds = max(detector.span_seconds for detector in detectors)
 
         def adapter_rule(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
@@ -304,6 +304,7 @@ class Daemon:
     def view(self) -> DaemonView:
         """The daemon as it stands."""
         central, counts = self.central, self._ingest_counts
+        ring, tally = self._work.ring, self._work.tally
         now = self.clock.now()
         latest = self._box.latest()
         snapshot = central.snapshot
@@ -313,6 +314,9 @@ class Daemon:
             beats=tuple(self._beat_facts(beat) for beat in self._beats),
             inbox_reports=self._inbox.waiting,
             inbox_reports_max=self.settings.ingest.inbox_reports_max,
+            inbox_total=self._inbox.counts.by_outcome(),
+            body_bytes_total=counts.body_bytes_total,
+            reports_replayed_total=counts.replayed_reports_total,
             reports_received_total=counts.reports_total,
             reports_stored_total=central.counts.reports_stored_total,
             reports_duplicate_total=central.counts.reports_duplicate_total,
@@ -320,10 +324,12 @@ class Daemon:
                 str(status): count for status, count in counts.requests_total.items() if status != 200
             },
             bad_samples_total=counts.bad_samples_total,
-            ring_gpus=self.central.ring_gpus,
-            ring_bytes=self.central.ring_bytes,
-            detector_seconds=dict(self.central.tally.last_seconds),
-            detector_errors_total=dict(self.central.tally.errors_total),
+            ring_gpus=ring.gpus_count,
+            ring_bytes=ring.size_bytes,
+            ring_gpus_dropped_total=ring.gpus_dropped_total,
+            ring_events_dropped_total=ring.events_dropped_total,
+            detector_seconds=dict(tally.last_seconds),
+            detector_errors_total=dict(tally.errors_total),
             snapshot_age_seconds=(now - snapshot.taken_at).total_seconds() if snapshot is not None else None,
             scheduler_failures_total=central.counts.scheduler_failures_total,
             scrape_failures_total=dict(self._scrapes.tally.failures_total),

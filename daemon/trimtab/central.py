@@ -111,21 +111,6 @@ class Central:
                 chunk = []
         self._parts.ring.add(chunk)
 
-    @property
-    def tally(self) -> Tally:
-        """What the detectors cost, and how often each failed."""
-        return self._parts.tally
-
-    @property
-    def ring_gpus(self) -> int:
-        """GPUs in the ring."""
-        return self._parts.ring.gpus_count
-
-    @property
-    def ring_bytes(self) -> int:
-        """What the ring's arrays take in memory."""
-        return self._parts.ring.size_bytes
-
     # --- the beats
 
     def remember(self) -> str:

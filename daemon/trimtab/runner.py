@@ -19,7 +19,6 @@ class Ran(Generic[T]):
     name: str
     result: T | None = None
     error: str | None = None
-    has_no_data: bool = False
     seconds: float = 0.0
 
 
@@ -43,7 +42,7 @@ def _run_one(name: str, part: Callable[[], T], clock: Clock, tally: Tally) -> Ra
     try:
         ran.result = part()
     except NoData as reason:
-        ran.has_no_data, ran.error = True, str(reason)
+        ran.error = str(reason)
     except Exception as error:  # noqa: BLE001 - the runner's duty: counted here, shown as a metric
         ran.error = f"{type(error).__name__}: {error}"
         tally.errors_total[name] = tally.errors_total.get(name, 0) + 1

@@ -15,6 +15,7 @@ from trimtab.model.command import Mode
 
 Positive = Annotated[float, Meta(gt=0)]
 Natural = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -43,7 +44,7 @@ class AgentSettings(_Section, frozen=True, kw_only=True):
     """Process lists and other calls that stall a driver are read this seldom."""
     spool_directory: str = "/var/lib/trimtab-agent/spool"
     """Reports wait here until the daemon has acknowledged them."""
-    spool_bytes_max: Natural = 256 * 1024 * 1024
+    spool_bytes_max: Count = 256 * 1024 * 1024
     """Oldest reports go first, counted, once the spool is larger: about a day of an 8-GPU node."""
     replay_reports_per_second: Positive = 20.0
     """Backlog after an outage is sent at this rate, behind live reports."""
@@ -77,11 +78,11 @@ class IngestSettings(_Section, frozen=True, kw_only=True):
     """Listen without TLS off loopback; said at every start."""
     tokens_file: str = "node-tokens.toml"
     """Table `[nodes]`: node = SHA-256 (hex) of its token. Relative to state_directory. Re-read when it changes."""
-    body_bytes_max: Natural = 1024 * 1024
+    body_bytes_max: Count = 1024 * 1024
     """Largest compressed body; a node of 8 GPUs sends about 4 kB."""
-    decoded_bytes_max: Natural = 8 * 1024 * 1024
+    decoded_bytes_max: Count = 8 * 1024 * 1024
     """Largest body after decompression: a bomb ends here."""
-    inbox_reports_max: Natural = 20_000
+    inbox_reports_max: Count = 20_000
     """Reports waiting for commit; past it agents are told 429 and keep theirs."""
 
 
@@ -128,7 +129,7 @@ class DetectSettings(_Section, frozen=True, kw_only=True):
     silent_after_seconds: Positive = 60.0
     """node_silent: six missed reports at 10 s."""
     idle_after_seconds: Positive = 1800.0
-    """idle_gpu: allocated and no GPU evidence of work for this long (must be within span_seconds × 4)."""
+    """idle_gpu: allocated and no GPU evidence of work for this long."""
     thermal_after_seconds: Positive = 300.0
     """hotspot: hardware thermal slowdown active this long."""
     power_brake_after_seconds: Positive = 300.0
@@ -142,8 +143,6 @@ class DetectSettings(_Section, frozen=True, kw_only=True):
     """hung_job: every rank busy by utilisation and at rest by power and memory this long; a slow step is shorter."""
     clock_skew_seconds_max: Positive = 300.0
     """clock_skew: from here windows use our receipt time."""
-    spares_kept: Natural = 1
-    """fragmentation: whole free nodes that are not counted as room; the planner's `spares_kept` says the same."""
 
 
 class PlanSettings(_Section, frozen=True, kw_only=True):

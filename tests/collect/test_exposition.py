@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.field_cases import field_cases
 
-from trimtab.collect.exposition import PageReader, believed_stamp, is_exposition
+from trimtab.collect.exposition import PageReader, is_exposition
 
 
 def samples(text):
@@ -47,14 +46,6 @@ def test_nan_and_infinities_are_numbers_of_the_format():
 
 def test_an_exemplar_is_cut_off():
     assert samples('a_total{b="1"} 2 # {trace="x"} 0.5 1.0') == [("a_total", {"b": "1"}, 2.0)]
-
-
-def test_an_absurd_stamp_is_not_believed():
-    scraped_at = datetime(2026, 11, 2, 9, 0, tzinfo=UTC)
-    near = scraped_at.timestamp() * 1000 - 5000
-    assert believed_stamp(near, scraped_at=scraped_at) == datetime(2026, 11, 2, 8, 59, 55, tzinfo=UTC)
-    for absurd in (None, 1712041875.0, -1.0, math.nan, math.inf, 1e300, 0.0):
-        assert believed_stamp(absurd, scraped_at=scraped_at) == scraped_at
 
 
 def test_a_known_series_is_the_same_object_on_the_next_page():

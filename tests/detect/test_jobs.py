@@ -217,7 +217,7 @@ def scattered(*free: int, **changes):
 
 def fragmented(snapshot, *, after: float = 600.0, spares_kept: int = 0):
     window = a_window({}, snapshot=snapshot, at=START + timedelta(seconds=after))
-    return list(Fragmentation(DetectSettings(spares_kept=spares_kept)).detect(window))
+    return list(Fragmentation(DetectSettings(), spares_kept=spares_kept).detect(window))
 
 
 def test_stranded_gpus_are_those_that_a_pod_of_k_cannot_use():

@@ -252,3 +252,18 @@ def test_a_fault_from_line_to_return():
             break
     assert 1800 <= seconds <= 1860
     assert changes.closed[0].opened_at + timedelta(seconds=seconds) == changes.closed[0].closed_at
+
+
+def test_what_joins_an_incident_that_now_knows_less_is_known_by_its_name_all_the_same():
+    """Lines of a device slid out of the window while another finding came in: it must not open beside it later."""
+    beats = Beats()
+    device = {"kind": "device", "rests_on": "events", "boot_id": "boot-a", "needs": "reset"}
+    beats.beat(a_finding("device_fault", incident="d", action=Action.CORDON_RESET, facts=device))
+    milder = a_finding(
+        "device_fault", incident="d", action=Action.RESET_AFTER_DRAIN, facts={**device, "members": members_text("a")}
+    )
+    heat = a_finding("hotspot", incident="h", action=Action.WATCH, facts={"members": members_text("a")})
+    beats.beat(milder, heat, after=5)
+    alone = beats.beat(replace(heat, facts={}), after=5)
+    assert alone.opened == ()
+    assert [each.finding.incident for each in alone.after] == ["d"]

@@ -98,7 +98,6 @@ def test_findings_are_listed_by_state_and_time(history: History) -> None:
     assert history.findings(FindingState.CLOSED) == (gone,)
     assert history.findings(since=START + 2 * MINUTE) == (new, standing)
     assert history.findings(limit=1) == (new,)
-    assert history.findings_by_rule() == {("device_fault", "open"): 2, ("device_fault", "closed"): 1}
 
 
 def test_clusters_count_their_findings_and_commands_apart(database: Database, history: History) -> None:
@@ -196,11 +195,6 @@ def test_live_commands_are_those_that_are_not_over_or_are_to_be_undone(history: 
     assert history.commands(live_only=True) == (undoing, fourth)
     assert history.commands(live_only=False) == (settled, undoing, gone, fourth)
     assert history.commands(live_only=False, since=later) == (settled, undoing, fourth)
-    assert history.commands_by_state() == {
-        ("evacuate", "settled"): 2,
-        ("evacuate", "expired"): 1,
-        ("evacuate", "proposed"): 1,
-    }
 
 
 def test_an_outcome_is_kept_and_replaced_by_a_second_one(history: History) -> None:

@@ -239,17 +239,6 @@ def test_a_node_that_the_cluster_let_go_is_not_expected_also_while_the_cluster_c
     assert window_of(ring, 7, nodes=("gpu-00", "gpu-01")).nodes["gpu-01"].is_expected
 
 
-def test_a_forgotten_node_is_gone_with_its_gpus() -> None:
-    ring = a_ring()
-    ring.add([said(0), said(0, 300.0, node="gpu-01")])
-    ring.forget("gpu-00")
-    ring.forget("never-seen")
-    window = window_of(ring, 5)
-    assert (set(window.nodes), len(window.gpus)) == ({"gpu-01"}, 2)
-    assert points(window.series["power_watts"], key("gpu-01")) == {0.0: 300.0}
-    assert len(window.series["power_watts"].gpus) == 2
-
-
 def test_a_node_says_how_often_it_reports_and_what_it_runs() -> None:
     ring = a_ring()
     ring.add([said(float(n), sequence=n, driver="570.86.15", errors={"fabric": "no device"}) for n in range(30)])

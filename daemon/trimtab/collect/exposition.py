@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:.\-]*")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_.\-]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(,|$)')
@@ -14,7 +12,6 @@ _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "\\": "\\", '"': '"'}
 SERIES_KNOWN_MAX = 200_000
 """Known series are forgotten beyond this: a page that changes its labels each time cannot eat the memory."""
-STAMP_AGE_SECONDS_MAX = 86400.0
 ERRORS_KEPT_MAX = 5
 
 
@@ -38,7 +35,7 @@ class Sample:
     series: Series
     value: float
     stamp: float | None = None
-    """The explicit stamp as printed; see `believed_stamp`."""
+    """The explicit stamp as printed: some exporters write seconds, some milliseconds: the scrape counts."""
 
 
 @dataclass(slots=True)
@@ -138,17 +135,6 @@ def _read_numbers(text: str) -> tuple[float | None, float | None]:
         return float(parts[0]), float(parts[1]) if len(parts) == 2 else None
     except ValueError:
         return None, None
-
-
-def believed_stamp(stamp: float | None, *, scraped_at: datetime) -> datetime:
-    """The moment of a sample: its own stamp in milliseconds where that is near the scrape, else the scrape's.
-
-    Some exporters write seconds: read as milliseconds that is January 1970.
-    """
-    if stamp is None or not math.isfinite(stamp) or not 0 < stamp < 1e14:
-        return scraped_at
-    moment = datetime.fromtimestamp(stamp / 1000, scraped_at.tzinfo)
-    return moment if abs((moment - scraped_at).total_seconds()) <= STAMP_AGE_SECONDS_MAX else scraped_at
 
 
 def is_exposition(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -165,8 +165,3 @@ def _scrape_one(scraper: Scraper) -> Report | str:
         return scraper.scrape()
     except (CollectError, NoData) as error:
         return str(error)
-
-
-def nodes_of(targets: Sequence[ScrapeTarget]) -> tuple[str, ...]:
-    """Nodes that the targets speak for, each once."""
-    return tuple(dict.fromkeys(target.node for target in targets))

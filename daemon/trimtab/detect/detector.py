@@ -36,8 +36,11 @@ class Detector(Protocol):
         ...
 
 
-def catalogue(settings: DetectSettings) -> tuple[Detector, ...]:
-    """Every detector of the daemon, in order of urgency. Needs numpy for the last three."""
+def catalogue(settings: DetectSettings, *, spares_kept: int = 0) -> tuple[Detector, ...]:
+    """Every detector of the daemon, in order of urgency. Needs numpy for the last three.
+
+    `spares_kept`: whole free nodes that the planner leaves alone, so that they are no room for who waits.
+    """
     # Imported here, so that `inspect` on a node, which has no numpy, can use the rest of this module.
     from trimtab.detect.hotspot import Hotspot  # noqa: PLC0415
     from trimtab.detect.idle_gpu import IdleGpu  # noqa: PLC0415
@@ -50,7 +53,7 @@ def catalogue(settings: DetectSettings) -> tuple[Detector, ...]:
         Blind(),  # a node that reports and cannot read its GPUs
         ClockSkew(settings),  # a node whose moments are not believed
         HungJob(after_seconds=settings.hung_after_seconds),  # a job that waits for itself
-        Fragmentation(settings),  # free GPUs that nobody who waits can use
+        Fragmentation(settings, spares_kept=spares_kept),  # free GPUs that nobody who waits can use
         Straggler(settings),  # a rank that holds its gang back
         Hotspot(settings),  # a GPU that throttles
         IdleGpu(settings),  # a GPU that is held and unused

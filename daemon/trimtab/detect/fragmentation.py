@@ -52,10 +52,10 @@ class Fragmentation:
     name = RULE
     span_seconds = 0.0
 
-    def __init__(self, settings: DetectSettings) -> None:
-        """Judge by the settings' `fragmentation_after_seconds` and `spares_kept`."""
+    def __init__(self, settings: DetectSettings, *, spares_kept: int = 0) -> None:
+        """Judge by the settings' `fragmentation_after_seconds`; `spares_kept` whole free nodes are no room."""
         self._after_seconds = settings.fragmentation_after_seconds
-        self._spares_kept = settings.spares_kept
+        self._spares_kept = spares_kept
 
     def detect(self, window: Window) -> Iterable[Finding]:
         """One finding per workload that placement alone keeps waiting."""

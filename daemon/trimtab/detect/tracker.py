@@ -214,12 +214,10 @@ class _Beat:
         step = _step(old, joined)
         if _is_narrower(old, finding) or self._knows_less(old, finding):
             last_at = max(old.facts.get("last_at", ""), finding.facts.get("last_at", ""))
-            joined, step = replace(old, facts={**_without(old, *_PASSING).facts, "last_at": last_at}), 0
+            joined, step = _as_it_was(old, joined, last_at=last_at), 0
         elif step < 0 and not self._has_held(old):
             since = old.facts.get(EASED_SINCE, moment_text(self.at))
-            kept = {**_without(old, *_PASSING).facts, EASED_SINCE: since}
-            joined = replace(old, facts={**kept, **({MEMBERS: text} if (text := joined.facts.get(MEMBERS)) else {})})
-            step = 0
+            joined, step = _as_it_was(old, joined, **{EASED_SINCE: since}), 0
         elif step == 0 and joined.sentence != old.sentence and not self._may_reword(found):
             joined = replace(joined, sentence=old.sentence)
         is_news = (joined.action, joined.severity, joined.sentence) != (old.action, old.severity, old.sentence)
@@ -321,6 +319,12 @@ def _joined(old: Finding, new: Finding, members: frozenset[str]) -> Finding:
         facts.setdefault(ENERGY, old.facts[ENERGY])
     began = min((moment for moment in (old.began_at, new.began_at) if moment is not None), default=None)
     return replace(new, incident=old.incident, began_at=began, facts=facts)
+
+
+def _as_it_was(old: Finding, joined: Finding, **facts: str) -> Finding:
+    """What stood, unchanged by what is seen now, but for the names and members that it is known by from now on."""
+    members = {MEMBERS: joined.facts[MEMBERS]} if MEMBERS in joined.facts else {}
+    return replace(old, facts={**_without(old, *_PASSING).facts, **facts, **members})
 
 
 def _step(old: Finding, new: Finding) -> int:

@@ -35,7 +35,7 @@ def planned(snapshot: ClusterSnapshot, *, now: datetime) -> Planned:
     if not snapshot.nodes or not snapshot.waiting:
         return Planned()
     # A file has no spares to keep and no budget to count down: what could be done is the question.
-    settings = DetectSettings(spares_kept=0)
+    settings = DetectSettings()
     window = Window(cluster="", at=now, span_seconds=0.0, gpus={}, nodes={}, snapshot=snapshot)
     findings = tuple(Fragmentation(settings).detect(window))
     held = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import structlog
 
@@ -38,13 +38,17 @@ class Ticket:
 
 @dataclass(slots=True)
 class InboxCounts:
-    """Counts over the life of the process; the exposition reads them."""
+    """Reports over the life of the process by what became of them; the exposition reads them."""
 
     accepted_total: int = 0
     committed_total: int = 0
     failed_total: int = 0
     withdrawn_total: int = 0
     turned_away_total: int = 0
+
+    def by_outcome(self) -> dict[str, int]:
+        """The same by name: accepted, committed, failed, withdrawn, turned_away."""
+        return {name.removesuffix("_total"): count for name, count in asdict(self).items()}
 
 
 class Inbox:

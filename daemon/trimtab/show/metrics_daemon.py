@@ -44,17 +44,22 @@ def _fill_facts(families: Families, facts: DaemonFacts) -> None:
     for name, value in (
         ("inbox_reports", facts.inbox_reports),
         ("inbox_reports_max", facts.inbox_reports_max),
+        ("ingest_body_bytes_total", facts.body_bytes_total),
+        ("reports_replayed_total", facts.reports_replayed_total),
         ("reports_received_total", facts.reports_received_total),
         ("reports_stored_total", facts.reports_stored_total),
         ("reports_duplicate_total", facts.reports_duplicate_total),
         ("bad_samples_total", facts.bad_samples_total),
         ("ring_gpus", facts.ring_gpus),
         ("ring_bytes", facts.ring_bytes),
+        ("ring_gpus_dropped_total", facts.ring_gpus_dropped_total),
+        ("ring_events_dropped_total", facts.ring_events_dropped_total),
         ("snapshot_age_seconds", facts.snapshot_age_seconds),
         ("scheduler_failures_total", facts.scheduler_failures_total),
         ("board_readers", facts.board_readers),
     ):
         families.add(f"trimtab_{name}", value)
+    families.add_counts("trimtab_inbox_total", facts.inbox_total)
     families.add_counts("trimtab_reports_refused_total", facts.reports_refused_total)
     families.add_counts("trimtab_detector_seconds", facts.detector_seconds)
     families.add_counts("trimtab_detector_errors_total", facts.detector_errors_total)

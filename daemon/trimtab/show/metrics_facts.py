@@ -22,6 +22,9 @@ class AgentFacts:
     spool_reports: int | None = None
     spool_bytes: int | None = None
     spool_dropped_total: int | None = None
+    spool_lost_total: int | None = None
+    spool_damaged_total: int | None = None
+    events_dropped_total: int | None = None
     set_aside_total: int | None = None
     acknowledged_total: int | None = None
     acknowledged_at: datetime | None = None
@@ -61,13 +64,19 @@ class BeatFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFacts:
-    """Counts over the life of a daemon, and what its parts hold now. `reports_refused_total` is by HTTP status."""
+    """Counts over the life of a daemon, and what its parts hold now.
+
+    `reports_refused_total` is by HTTP status, `inbox_total` by what became of the reports.
+    """
 
     version: str = ""
     started_at: datetime | None = None
     beats: tuple[BeatFacts, ...] = ()
     inbox_reports: int | None = None
     inbox_reports_max: int | None = None
+    inbox_total: Mapping[str, int] = field(default_factory=dict)
+    body_bytes_total: int | None = None
+    reports_replayed_total: int | None = None
     reports_received_total: int | None = None
     reports_stored_total: int | None = None
     reports_duplicate_total: int | None = None
@@ -75,6 +84,8 @@ class DaemonFacts:
     bad_samples_total: int | None = None
     ring_gpus: int | None = None
     ring_bytes: int | None = None
+    ring_gpus_dropped_total: int | None = None
+    ring_events_dropped_total: int | None = None
     detector_seconds: Mapping[str, float] = field(default_factory=dict)
     detector_errors_total: Mapping[str, int] = field(default_factory=dict)
     snapshot_age_seconds: float | None = None

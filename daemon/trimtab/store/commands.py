@@ -139,16 +139,6 @@ class CommandFacts(Facts):
             for row in rows
         )
 
-    def commands_by_state(self) -> dict[tuple[str, str], int]:
-        """(rule, state) -> how many commands there are, for metrics."""
-        statement = (
-            sa.select(commands.c.rule, commands.c.state, sa.func.count())
-            .where(commands.c.cluster == self.cluster)
-            .group_by(commands.c.rule, commands.c.state)
-        )
-        with self._database.read() as connection:
-            return {(rule, state): count for rule, state, count in connection.execute(statement)}
-
     def _is(self, command_id: int) -> tuple[sa.ColumnElement[bool], ...]:
         return commands.c.cluster == self.cluster, commands.c.id == command_id
 

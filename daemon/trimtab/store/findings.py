@@ -95,16 +95,6 @@ class FindingFacts(Facts):
             *_stood_since(since),
         )
 
-    def findings_by_rule(self) -> dict[tuple[str, str], int]:
-        """(rule, state) -> how many findings there are, for metrics."""
-        statement = (
-            sa.select(findings.c.rule, findings.c.state, sa.func.count())
-            .where(findings.c.cluster == self.cluster)
-            .group_by(findings.c.rule, findings.c.state)
-        )
-        with self._database.read() as connection:
-            return {(rule, state): count for rule, state, count in connection.execute(statement)}
-
     def _select(self, *wanted: sa.ColumnElement[bool], limit: int | None = None) -> tuple[OpenFinding, ...]:
         statement = sa.select(findings.c.body).where(findings.c.cluster == self.cluster, *wanted)
         with self._database.read() as connection:

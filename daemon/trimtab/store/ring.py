@@ -155,11 +155,6 @@ class Ring:
             driver_version=drivers,
         )
 
-    def forget(self, node: str) -> None:
-        """Let a node go, and all its GPUs."""
-        with self._lock:
-            self._forget(node)
-
     @property
     def nodes_count(self) -> int:
         """Nodes that have reported and were not forgotten."""

@@ -195,10 +195,6 @@ def upgrade() -> None:
     _make_audit_append_only()
 
 
-def downgrade() -> None:
-    raise NotImplementedError("There is nothing before the first tables.")
-
-
 def _make_audit_append_only() -> None:
     if op.get_bind().dialect.name == "sqlite":
         for verb in ("UPDATE", "DELETE"):
