@@ -303,3 +303,27 @@ def test_a_file_without_node_or_gpu_still_reads_well():
 def test_events_of_a_file_count_however_far_apart():
     early, late = an_xid(94, gpu=None), an_xid(95, gpu=None, at=START + timedelta(hours=30))
     assert {finding.action for finding in judge_events([early, late])} == {Action.ALERT_OWNER, Action.CORDON_RESET}
+
+
+@pytest.mark.parametrize(
+    ("asked", "action"),
+    [("0x1", Action.CORDON_RESET), ("0x2", Action.CORDON_REBOOT), ("0x3", Action.RESET_AFTER_DRAIN)],
+)
+def test_what_the_driver_asks_for_beats_the_table(asked, action):
+    """XID 79 alone is a reboot; the driver of this GPU may know better, in both directions."""
+    assert only(live(xid(79), seconds=10)).action is Action.CORDON_REBOOT
+    finding = only(live(xid(79), xid(154, 1, details={"action": asked}), seconds=10))
+    assert finding.action is action
+    assert "XID 79" in finding.sentence
+    assert finding.severity is Severity.CRITICAL
+
+
+def test_a_number_that_nobody_knows_and_a_minute_that_has_passed_leave_the_table_its_say():
+    assert only(live(xid(79), xid(154, 1, details={"action": "0x9"}), seconds=10)).action is Action.CORDON_REBOOT
+    late = only(live(xid(154, details={"action": "0x1"}), xid(79, 300), seconds=310))
+    assert late.action is Action.CORDON_REBOOT
+
+
+def test_a_line_that_a_program_could_have_written_takes_nothing_back():
+    said = xid(154, 1, details={"action": "0x3"}, source=EventSource.USERSPACE)
+    assert only(live(xid(79), said, seconds=10)).action is Action.CORDON_REBOOT

@@ -248,9 +248,29 @@ def _echoes(runs: list[Run], device: Device, context: Context) -> list[Run]:  # 
     return _with_action(runs, frozenset(echoes), Action.NONE, Tier.STORE, "") if echoes else runs
 
 
+def _driver_decides(runs: list[Run], device: Device, context: Context) -> list[Run]:  # noqa: ARG001 - one shape
+    """The recovery action that the driver asks for in XID 154 beats the table for the codes of the same minute."""
+    asked = [run for run in runs if run.sign.recovery and run.sign.action.rank >= Action.RESET_AFTER_DRAIN.rank]
+    if not asked:
+        return runs
+    last = max(asked, key=lambda run: (run.is_believed, run.last_at))
+    says = last.sign
+
+    def settled(run: Run) -> Run:
+        sign = run.sign
+        if not sign.takes_part_of_node or sign.action in (says.action, Action.NONE):
+            return run
+        if run.is_believed and not last.is_believed:
+            return run  # words that a program could have written take nothing back
+        why = f"{sign.label} alone would be {sign.action}; the driver {says.says} (recovery action {says.recovery})."
+        return replace(run, sign=replace(sign, action=says.action, against=(*sign.against, why)))
+
+    return [settled(run) for run in runs]
+
+
 _Rule = Callable[[list[Run], Device, Context], list[Run]]
 # In order: each sees what the ones before it settled.
-_RULES: tuple[_Rule, ...] = (_program_first, _contained, _remap_known, _gsp, _link_again, _echoes)
+_RULES: tuple[_Rule, ...] = (_program_first, _contained, _remap_known, _gsp, _link_again, _echoes, _driver_decides)
 
 
 # ---- programs, trends, old news ----
