@@ -55,5 +55,19 @@ class SchedulerRefused(SchedulerError):
     """The scheduler answered no."""
 
 
+class SchedulerConflict(SchedulerError):
+    """The object is not what it was when it was read; nothing was written. Read again."""
+
+
+class SchedulerGone(SchedulerError):
+    """There is no such object (any more)."""
+
+
+class SchedulerBusy(SchedulerError):
+    """Not now: a disruption budget is used up, or the server is overloaded. Wait; never force."""
+
+    retry_after_seconds: float | None = None
+
+
 class ClientError(TrimtabError):
     """The daemon's API could not be reached or answered no; the text says what to do."""

@@ -197,6 +197,36 @@ class SimulatedSettings(_Section, frozen=True, kw_only=True):
     """ISO moment from which simulated time runs `speed` times as fast; empty = the machine's clock."""
 
 
+class KubernetesSettings(_Section, frozen=True, kw_only=True):
+    """A Kubernetes cluster to read, and to write where the mode and the account's rights allow it."""
+
+    kubeconfig: str = ""
+    """Path of a kubeconfig; empty = the pod's own service account, else $KUBECONFIG, else ~/.kube/config."""
+    context: str = ""
+    """Context of the kubeconfig; empty = its current one."""
+    prefix: str = "trimtab"
+    """Prefix of our annotations, labels, taints and field manager. Change it where two daemons share a cluster."""
+    namespace: str = "trimtab"
+    """Where our Lease and the pause ConfigMap live."""
+    gpu_resource: str = "nvidia.com/gpu"
+    """The extended resource that counts whole GPUs; MIG resources are those of the same vendor's `mig-` names."""
+    rack_labels: tuple[str, ...] = ()
+    """Node labels that name the rack, first found; empty = from Kueue's Topology, HyperNodes or topograph's labels."""
+    pool_label: str = ""
+    """Node label that names the pool; empty = from Kueue's ResourceFlavors, else the GPU product label."""
+    spare_label: str = "trimtab/spare"
+    """Nodes with this label set to "true" are kept for faults."""
+    request_timeout_seconds: Positive = 10.0
+    """How long one request may take; a write is never begun with less of our lease left."""
+    admission_check: str = ""
+    """Name of our Kueue AdmissionCheck; empty = not used. With it seats are exact, and nothing new is admitted in its
+    queues while no daemon runs."""
+    ask_url: str = ""
+    """Webhook that is asked before a job with `trimtab/ask-first` is moved; empty = a person is."""
+    ask_seconds_max: Positive = 300.0
+    """An ask-first hook that has not answered by then has said no."""
+
+
 class DaemonSettings(_Section, frozen=True, kw_only=True):
     """What `trimtab daemon` reads."""
 
@@ -211,6 +241,7 @@ class DaemonSettings(_Section, frozen=True, kw_only=True):
     plan: PlanSettings = PlanSettings()
     issue: IssueSettings = IssueSettings()
     simulated: SimulatedSettings | None = None
+    kubernetes: KubernetesSettings | None = None
 
 
 S = TypeVar("S", AgentSettings, DaemonSettings)

@@ -11,7 +11,7 @@ from tests.fakes.ledger import _nothing
 
 from trimtab.errors import SchedulerRefused
 from trimtab.model.cluster import ClusterSnapshot, Node, Placement, Reservation, Workload, WorkloadState
-from trimtab.model.command import Command, CommandState, Move, Refusal, Seat, Verb, Write
+from trimtab.model.command import Command, CommandState, Move, Recommendation, Refusal, Seat, Verb, Way, Write
 
 
 class FakeScheduler:
@@ -41,6 +41,7 @@ class FakeScheduler:
         self.next_release_error: Exception | None = None
         self.next_snapshot_error: Exception | None = None
         self.refuses: str | None = None
+        self.next_way = Way()
         self.is_stuck = False
         """Nothing starts any more."""
 
@@ -58,6 +59,9 @@ class FakeScheduler:
 
     def refusal(self, move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
         return Refusal(rule="fake", sentence=self.refuses) if self.refuses else None
+
+    def way(self, recommendation: Recommendation, snapshot: ClusterSnapshot) -> Way:
+        return self.next_way
 
     def hold(self, command: Command) -> None:
         self.calls.append(f"hold {command.name}")

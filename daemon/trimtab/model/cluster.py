@@ -42,11 +42,15 @@ class Node:
     other_mover: str | None = None
     """Another mover at work here (a driver upgrade, NVSentinel …): stand back."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    pool: str | None = None
+    """Nodes of one pool (flavor, node group) are alike; work is moved within it."""
+    why_closed: str | None = None
+    """What keeps new work off besides a cordon (a taint, …), as a sentence; None = nothing."""
 
     @property
     def is_schedulable(self) -> bool:
         """Whether new work can start here."""
-        return self.is_ready and not self.is_cordoned
+        return self.is_ready and not self.is_cordoned and self.why_closed is None
 
 
 class WorkloadState(StrEnum):
@@ -85,8 +89,21 @@ class OwnerWishes:
     """What the job's owner said about being moved."""
 
     is_opted_out: bool = False
+    opt_out_reason: str = ""
+    """Which mark says so, for the sentence of a refusal: `karpenter.sh/do-not-disrupt on pod a-0`."""
     not_before: datetime | None = None
     is_ask_first: bool = False
+    ask_url: str | None = None
+    """Whom to ask before a move; None = the one of the settings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elastic:
+    """Between how many pods a job can run, and who changes that: `torchrun`, `kueue` or `volcano`."""
+
+    pods_min: int
+    pods_max: int
+    by: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +132,20 @@ class Workload:
     waiting_reason: str | None = None
     """`quota` or `placement` or the scheduler's own words; a quota reason is never answered by a move."""
     suspended_by: str | None = None
-    """The command that stopped it (`trimtab:C12`), where it is ours."""
+    """The command that stopped it (`trimtab:3fa9c1:R12`), where it is ours."""
+    replace_seconds: float | None = None
+    """How long one replaced pod takes to run again, where `can_replace_pod`."""
+    stop_seconds: float = 0.0
+    """How long its pods may take to end: their grace period."""
+    together: str | None = None
+    """All pods must be in one domain of this topology: `rack`; None = anywhere."""
+    pool: str | None = None
+    """The pool that its pods must stay in; None = any."""
+    tolerates: tuple[str, ...] = ()
+    """Closed nodes' reasons that do not keep it off (`Node.why_closed`)."""
+    why_fixed: str | None = None
+    """Why it cannot be moved at all (no controller brings it back, a static pod, a PDB), as the end of a sentence."""
+    elastic: Elastic | None = None
 
     @property
     def gpus(self) -> int:
@@ -139,6 +169,10 @@ class Queue:
 
     name: str
     gpus_quota: int | None = None
+    cohort: str | None = None
+    """Queues of one cohort borrow from each other."""
+    held_by: str | None = None
+    """Who keeps it from admitting anything: a command's mark, or `somebody`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +185,16 @@ class Reservation:
     command: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """One thing of ours in the cluster: the command's mark and what it is (`taint trimtab/seat on gpu-07`)."""
+
+    mark: str
+    what: str
+    lasts: bool = False
+    """Meant to stay once its command has settled."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterSnapshot:
     """The whole cluster at one moment, as its scheduler says. Made by one reader, whole or not at all."""
@@ -161,6 +205,10 @@ class ClusterSnapshot:
     workloads: tuple[Workload, ...]
     queues: tuple[Queue, ...] = ()
     reservations: tuple[Reservation, ...] = ()
+    held: tuple[Held, ...] = ()
+    """Everything of ours that the cluster bears besides cordons, stopped workloads and reservations."""
+    pause_reason: str | None = None
+    """Why somebody paused us inside the cluster itself (the pause ConfigMap); None = not paused there."""
 
     @cached_property
     def node_by_name(self) -> Mapping[str, Node]:

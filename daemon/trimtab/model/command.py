@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from trimtab.model.advice import Subject
+
+MARK = re.compile(r"^trimtab:(?:([0-9a-f]+):)?R([0-9]+)$")
+
+
+def mark_of(ledger: str, command_id: int) -> str:
+    """`trimtab:3fa9c1:R11`; without a ledger `trimtab:R11`."""
+    return f"trimtab:{ledger}:R{command_id}" if ledger else f"trimtab:R{command_id}"
+
+
+def read_mark(mark: str) -> tuple[str, int] | None:
+    """Ledger and command id of a mark of ours; None where it is none."""
+    found = MARK.match(mark)
+    return None if found is None else (found[1] or "", int(found[2]))
 
 
 class MoveKind(StrEnum):
@@ -40,6 +54,8 @@ class Move:
     controller: str | None = None
     before: tuple[Seat, ...] = ()
     after: tuple[Seat, ...] = ()
+    replaced: tuple[str, ...] = ()
+    """Pods that alone are replaced while the others run on; empty = the whole workload stops and starts again."""
 
 
 class Verb(StrEnum):
@@ -52,6 +68,8 @@ class Verb(StrEnum):
     SUSPEND = "suspend"
     RESUME = "resume"
     """Let a workload start again, on given seats."""
+    REPLACE = "replace"
+    """Take single pods off; their controller makes new ones, on given seats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,12 +176,38 @@ class Recommendation:
     """The waiting workload that this makes room for."""
     against: tuple[str, ...] = ()
     if_nothing_is_done: str = ""
+    steps: tuple[str, ...] = ()
+    """The writes in the scheduler's own words, as lines to copy; empty where it has none."""
+    way: str = ""
+    """How the scheduler carries it out, in a sentence with its expected time."""
+    way_seconds: float | None = None
+    """Expected seconds from the first stop until all of it runs again; None = unknown."""
+    gates: Mapping[str, str] = field(default_factory=dict)
+    """Node -> what must be proved before what this takes out returns to service."""
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 (16 hex digits) over the exact writes."""
-        text = "\n".join(f"{write.text}{' lasts' if write.lasts else ''}" for write in self.writes)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        """SHA-256 (16 hex digits) over the exact writes, in our words and in the scheduler's."""
+        lines = [f"{write.text}{' lasts' if write.lasts else ''}" for write in self.writes]
+        return hashlib.sha256("\n".join((*lines, *self.steps)).encode()).hexdigest()[:16]
+
+    def writes_for(self, controller: str) -> tuple[Write, ...]:
+        """The writes that one controller's adapter does: those on its workloads, and those on nodes alone."""
+        others = {move.workload for move in self.moves if move.controller != controller and move.workload}
+        return tuple(write for write in self.writes if write.workload is None or write.workload not in others)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """How a scheduler's adapter carries a recommendation out.
+
+    `steps` are the exact writes, as lines to copy; `seconds` is until the work runs again, None where unknown.
+    """
+
+    steps: tuple[str, ...] = ()
+    sentence: str = ""
+    seconds: float | None = None
+    against: tuple[str, ...] = ()
 
 
 class CommandState(StrEnum):
@@ -195,7 +239,10 @@ class CommandState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A recommendation being carried out (or waiting to be). Shown as `R11`; what it writes is marked `trimtab:R11`."""
+    """A recommendation being carried out (or waiting to be). Shown as `R11`.
+
+    What it writes bears its mark, `trimtab:3fa9c1:R11`: `ledger` tells two daemons on one cluster apart.
+    """
 
     id: int
     recommendation: Recommendation
@@ -213,6 +260,8 @@ class Command:
     attempts: int = 0
     is_dry: bool = False
     """Begun in a dry run: nothing of it is ever written, and nothing has to be given back."""
+    ledger: str = ""
+    """Id of the ledger that it is in; made with the database."""
 
     @property
     def name(self) -> str:
@@ -227,12 +276,12 @@ class Command:
     @property
     def mark(self) -> str:
         """How our writes are marked on the scheduler's objects."""
-        return f"trimtab:R{self.id}"
+        return mark_of(self.ledger, self.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a settled (or failed) command, measured against its forecast."""
+    """What came of a settled (or failed) command, against its forecast; a forecast is None where there was none."""
 
     command_id: int
     measured_at: datetime
@@ -242,6 +291,12 @@ class Outcome:
     gpu_hours_saved: float
     gpus_unlocked: int
     seconds_to_settle: float
+    seconds_forecast: float | None = None
+    gpu_hours_lost_forecast: float | None = None
+    gpu_hours_saved_forecast: float | None = None
+    seats_planned: int = 0
+    seats_hit: int = 0
+    """Of the seats planned, how many the work really sits on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

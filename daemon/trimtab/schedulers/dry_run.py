@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Command, Move, Refusal, Verb
+from trimtab.model.command import Command, Move, Recommendation, Refusal, Verb, Way
 from trimtab.schedulers.scheduler import Scheduler
 
 log = structlog.get_logger()
@@ -37,6 +37,10 @@ class DryRun:
     def refusal(self, move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
         """The inner scheduler's opinion."""
         return self._inner.refusal(move, snapshot)
+
+    def way(self, recommendation: Recommendation, snapshot: ClusterSnapshot) -> Way:
+        """The inner scheduler's way."""
+        return self._inner.way(recommendation, snapshot)
 
     def hold(self, command: Command) -> None:
         """Note what would be held."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Command, Move, Refusal
+from trimtab.model.command import Command, Move, Recommendation, Refusal, Way
 
 
 class ClusterReader(Protocol):
@@ -25,12 +25,24 @@ class Scheduler(Protocol):
         """Why this adapter cannot carry the move out, or None."""
         ...
 
+    def way(self, recommendation: Recommendation, snapshot: ClusterSnapshot) -> Way:
+        """How it would carry its part of the advice out: exact writes as lines to copy, and the expected time.
+
+        The same advice on the same cluster gives the same steps: an approval binds to them.
+        """
+        ...
+
     def hold(self, command: Command) -> None:
         """Keep new work off what the command needs (cordon, reserve); idempotent."""
         ...
 
     def submit(self, command: Command) -> None:
-        """Do the command's other writes; idempotent by command id."""
+        """Do the next of the command's other writes that can be done now; called again each beat until it settled.
+
+        Level, not edge: every call reads what is there and goes on from it, so a crash between two calls loses
+        nothing. Raises SchedulerRefused where it can never be done (the command then ends and all is given back), any
+        other SchedulerError where it is to be tried again.
+        """
         ...
 
     def release(self, command: Command) -> None:

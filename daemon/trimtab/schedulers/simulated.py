@@ -9,7 +9,7 @@ import msgspec
 from trimtab import outbound
 from trimtab.errors import SchedulerRefused, SchedulerUnavailable
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Command, CommandState, Move, Refusal, Verb, Write
+from trimtab.model.command import Command, CommandState, Move, Recommendation, Refusal, Verb, Way, Write
 
 HOLDS = (Verb.CORDON, Verb.RESERVE)
 
@@ -40,6 +40,10 @@ class SimulatedScheduler:
         if unknown is not None:
             return Refusal(rule="simulated", sentence=f"The simulated scheduler has no node {unknown}.")
         return None
+
+    def way(self, recommendation: Recommendation, snapshot: ClusterSnapshot) -> Way:  # noqa: ARG002 - one shape for all
+        """The simulated scheduler takes our words as they are."""
+        return Way()
 
     def hold(self, command: Command) -> None:
         """Cordon and reserve, each once, however often it is asked."""
