@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from trimtab.detect.closing import ENERGY, RESET_SEEN, Sight, clear_from, is_over, reset_seen_at, sight_of
+from trimtab.detect.closing import ENERGY, RESET_SEEN, Sight, clear_from, is_over, reset_seen_at, rule_of, sight_of
 from trimtab.detect.fleet import Fleet
 from trimtab.detect.grouping import Sighting, groups_of
 from trimtab.detect.incident import MEMBERS, digest, members_of, moment_of, moment_text
@@ -185,7 +185,12 @@ class _Beat:
             self._reopen(max(flaps, key=lambda found: found.id), finding)
             return
         found = OpenFinding(
-            id=self.next_id, finding=finding, opened_at=self.at, changed_at=self.at, last_seen_at=self.at
+            id=self.next_id,
+            finding=finding,
+            opened_at=self.at,
+            changed_at=self.at,
+            last_seen_at=self.at,
+            gate=rule_of(finding).reason,
         )
         self.next_id += 1
         self.opened.append(found)
@@ -202,6 +207,7 @@ class _Beat:
             closed_at=None,
             close_reason=None,
             clear_since=None,
+            gate=rule_of(finding).reason,
         )
         self.opened.append(found)
         self.after.append(found)
@@ -227,6 +233,7 @@ class _Beat:
             finding=joined,
             last_seen_at=self.at,
             clear_since=None,
+            gate=rule_of(joined).reason,
             changed_at=self.at if is_told else found.changed_at,
         )
         self.after.append(after)

@@ -122,6 +122,8 @@ def _has_arrived(move: Move, command: Command, snapshot: ClusterSnapshot) -> boo
     if not move.before or is_as_planned(move, workload):
         return True
     left = {seat.node for seat in move.before} - {seat.node for seat in move.after}
+    if move.replaced:  # the others never stopped, so the workload is no newer than it was
+        return len(workload.placements) == workload.pods and left.isdisjoint(workload.nodes)
     since = command.submitted_at
     is_new = since is not None and workload.started_at is not None and workload.started_at >= since
     return is_new and left.isdisjoint(workload.nodes)

@@ -125,6 +125,8 @@ class OpenFinding:
     snoozed_until: datetime | None = None
     clear_since: datetime | None = None
     """Since when the detector no longer says so; the close rule counts from here."""
+    gate: str = ""
+    """What ends it, and lets what it took out return to service: `well for 10 min, the driver asks for nothing`."""
 
     @property
     def name(self) -> str:

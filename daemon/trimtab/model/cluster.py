@@ -45,12 +45,12 @@ class Node:
     pool: str | None = None
     """Nodes of one pool (flavor, node group) are alike; work is moved within it."""
     why_closed: str | None = None
-    """What keeps new work off besides a cordon (a taint, …), as a sentence; None = nothing."""
+    """What keeps off all work that does not tolerate it (`taint dedicated=research`); None = nothing."""
 
     @property
     def is_schedulable(self) -> bool:
         """Whether new work can start here."""
-        return self.is_ready and not self.is_cordoned and self.why_closed is None
+        return self.is_ready and not self.is_cordoned
 
 
 class WorkloadState(StrEnum):
@@ -142,7 +142,7 @@ class Workload:
     pool: str | None = None
     """The pool that its pods must stay in; None = any."""
     tolerates: tuple[str, ...] = ()
-    """Closed nodes' reasons that do not keep it off (`Node.why_closed`)."""
+    """What of `Node.why_closed` does not keep it off."""
     why_fixed: str | None = None
     """Why it cannot be moved at all (no controller brings it back, a static pod, a PDB), as the end of a sentence."""
     elastic: Elastic | None = None

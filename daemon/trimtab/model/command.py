@@ -81,6 +81,8 @@ class Write:
     workload: str | None = None
     seats: tuple[Seat, ...] = ()
     lasts: bool = False
+    lifts: str | None = None
+    """Of an uncordon: the mark of the command whose cordon it lifts."""
 
     @property
     def text(self) -> str:

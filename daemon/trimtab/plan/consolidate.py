@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from trimtab.model.advice import Subject
@@ -14,7 +15,8 @@ from trimtab.plan.draft import Draft, leaving, move_of, seats_of, writes_of
 from trimtab.plan.emptying import Emptying, emptyings
 from trimtab.plan.gain import gain_of_starting
 from trimtab.plan.phrase import count_text, gpu_hours_text, list_text
-from trimtab.plan.room import Room, Search, find_seats
+from trimtab.plan.room import Room, Search, find_seats, find_seats_together, search_for
+from trimtab.plan.seating import standing_nodes
 
 RULE = "consolidate"
 
@@ -86,18 +88,40 @@ def _make_room(draft: Draft, waiting: Workload, purpose: str) -> Found | str:
     """Seats for all pods of the one who waits, or the sentence that says why there are none."""
     if sum(draft.room.free_without_spares().values()) < waiting.gpus:
         return _why_none(draft, waiting, 0)  # whoever moves, as many GPUs are held after as before
+    best: Found | None = None
+    tried = 0
+    for search in _areas(draft, waiting, purpose):
+        found, options = _make_room_in(draft, waiting, purpose, search)
+        tried += options
+        if found is not None and (best is None or len(found.victims) < len(best.victims)):
+            best = found
+    return best or _why_none(draft, waiting, tried)
+
+
+def _areas(draft: Draft, waiting: Workload, purpose: str) -> list[Search]:
+    """Where all of its pods may sit: anywhere in its pool, or in one rack after the other, standing advice first."""
+    search = search_for(waiting, Search(keeps_spares=False), stay=())
+    if waiting.together != "rack":
+        return [search]
+    kept = {draft.room.racks.get(node) for node in standing_nodes(draft.standing.get(purpose), waiting.id)}
+    racks = sorted(set(draft.room.racks.values()), key=lambda rack: (rack not in kept, rack or ""))
+    return [replace(search, only_racks=frozenset({rack})) for rack in racks]
+
+
+def _make_room_in(draft: Draft, waiting: Workload, purpose: str, search: Search) -> tuple[Found | None, int]:
+    """Seats in one area, or None, and how many nodes there could be emptied."""
     room = draft.room.copy()
-    seats = _seats_at_hand(waiting, room)
+    seats = _seats_at_hand(waiting, room, search)
     if len(seats) == waiting.pods:
-        return Found(seats, [])
+        return Found(seats, []), 0
     standing = draft.standing.get(purpose)
-    options = emptyings(draft, waiting, room, standing)
+    options = emptyings(draft, waiting, room, standing, search)
     emptied = _empty(draft, options, room, waiting.pods - len(seats), standing)
     seats += [
         Seat(pod=_pod(waiting, len(seats) + place), node=option.node, gpus=waiting.gpus_per_pod)
         for place, (option, _) in enumerate(emptied)
     ]
-    return Found(seats, emptied) if len(seats) == waiting.pods else _why_none(draft, waiting, len(options))
+    return (Found(seats, emptied) if len(seats) == waiting.pods else None), len(options)
 
 
 def _empty(
@@ -127,11 +151,11 @@ def _pod(waiting: Workload, rank: int) -> str:
     return f"{waiting.name}-{rank}"
 
 
-def _seats_at_hand(waiting: Workload, room: Room) -> list[Seat]:
+def _seats_at_hand(waiting: Workload, room: Room, search: Search) -> list[Seat]:
     """Seats that are free already, as far as they go; spare nodes stay spare, other whole nodes its scheduler gives."""
     seats: list[Seat] = []
     for rank in range(waiting.pods):
-        found = find_seats([(_pod(waiting, rank), waiting.gpus_per_pod)], room, Search(keeps_spares=False))
+        found = find_seats([(_pod(waiting, rank), waiting.gpus_per_pod)], room, search)
         if found is None:
             break
         seats.extend(found)
@@ -151,13 +175,16 @@ def _seat_victims(
     moves: list[Move] = []
     for victim in sorted(option.victims, key=lambda one: (-one.gpus_per_pod, one.id)):
         leave, stay = leaving(victim, without=without | draft.out, snapshot=draft.snapshot)
+        racks = [draft.snapshot.node_by_name[one.node].rack for one in stay]
         search = Search(
             without=without,
             keeps_spares=True,
-            preferred=_standing_seats(standing, victim.id),
+            preferred=standing_nodes(standing, victim.id),
             near=frozenset(draft.snapshot.node_by_name[one.node].rack for one in (stay or leave)),
         )
-        found = find_seats([(one.pod, len(one.gpus)) for one in leave], trial, search)
+        pods = [(one.pod, len(one.gpus)) for one in leave]
+        wanted = search_for(victim, search, stay=racks)
+        found = find_seats_together(pods, trial, wanted, together=victim.together)
         if found is None:
             return None
         by_pod = {seat.pod: seat for seat in found}
@@ -168,12 +195,6 @@ def _seat_victims(
         moves.append(move)
     room.become(trial)
     return tuple(moves)
-
-
-def _standing_seats(standing: Recommendation | None, workload: str) -> frozenset[str]:
-    if standing is None:
-        return frozenset()
-    return frozenset(seat.node for move in standing.moves if move.workload == workload for seat in move.after)
 
 
 def _why_none(draft: Draft, waiting: Workload, options: int) -> str:

@@ -21,6 +21,26 @@ class Disturbed:
 
     workload: Workload
     is_down: bool = False
+    replaced: tuple[str, ...] = ()
+    """Pods that alone are replaced; the others stand still meanwhile and keep their work."""
+
+    @property
+    def gpus_stopped(self) -> int:
+        """GPUs whose unsaved work is lost."""
+        if not self.replaced:
+            return self.workload.gpus
+        return sum(len(one.gpus) for one in self.workload.placements if one.pod in self.replaced)
+
+    @property
+    def pods_stopped(self) -> int:
+        """Pods that end."""
+        return len(self.replaced) or self.workload.pods
+
+    def back_seconds(self, restart_default: float) -> float:
+        """How long the whole workload stands still."""
+        if self.replaced and self.workload.replace_seconds is not None:
+            return self.workload.replace_seconds
+        return restart_seconds(self.workload, restart_default)
 
 
 def saved_at(workload: Workload, *, now: datetime, at: datetime) -> datetime | None:
@@ -61,8 +81,8 @@ def restart_seconds(workload: Workload, default: float) -> float:
 def gpu_hours(disturbed: Disturbed, *, now: datetime, at: datetime, restart_default: float) -> float:
     """GPU-hours that moving one workload at `at` costs; unknown work counts as none and is said in `cost_of`."""
     lost = 0.0 if disturbed.is_down else lost_seconds(disturbed.workload, now=now, at=at) or 0.0
-    seconds = lost + restart_seconds(disturbed.workload, restart_default)
-    return disturbed.workload.gpus * seconds / 3600
+    still = disturbed.workload.gpus * disturbed.back_seconds(restart_default)
+    return (disturbed.gpus_stopped * lost + still) / 3600
 
 
 def cost_of(disturbed: Sequence[Disturbed], *, now: datetime, at: datetime, restart_default: float) -> Cost:
@@ -74,15 +94,15 @@ def cost_of(disturbed: Sequence[Disturbed], *, now: datetime, at: datetime, rest
     ]
     return Cost(
         gpu_hours=sum(parts),
-        restart_seconds=max((restart_seconds(one.workload, restart_default) for one in disturbed), default=0.0),
-        pods_disturbed=sum(one.workload.pods for one in disturbed),
+        restart_seconds=max((one.back_seconds(restart_default) for one in disturbed), default=0.0),
+        pods_disturbed=sum(one.pods_stopped for one in disturbed),
         workloads_disturbed=tuple(one.workload.id for one in disturbed),
         formula="; ".join(lines) or "nothing is stopped: 0 GPU-h",
     )
 
 
 def _formula(one: Disturbed, part: float, *, now: datetime, at: datetime, restart_default: float) -> str:
-    restart = f"{span_text(restart_seconds(one.workload, restart_default))} restart"
+    restart = f"{span_text(one.back_seconds(restart_default))} {'replacement' if one.replaced else 'restart'}"
     head = f"{one.workload.name}: {one.workload.gpus} GPUs × "
     tail = f" = {gpu_hours_text(part)}"
     if one.is_down:
@@ -91,6 +111,11 @@ def _formula(one: Disturbed, part: float, *, now: datetime, at: datetime, restar
     if lost is None:
         return f"{head}{restart}{tail} (since when it runs is not known)"
     since = "its checkpoint" if one.workload.checkpoint.last_at else "its start (no checkpoint known)"
+    if one.replaced:
+        return (
+            f"{one.workload.name}: {one.gpus_stopped} GPUs × {span_text(lost)} since {since} + {one.workload.gpus} "
+            f"GPUs × {restart}{tail}"
+        )
     return f"{head}({span_text(lost)} since {since} + {restart}){tail}"
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from trimtab.model.advice import Action, OpenFinding, Subject
 from trimtab.model.cluster import ClusterSnapshot, Placement, Workload
@@ -15,6 +16,9 @@ from trimtab.plan.displace import Displacement, displacement
 from trimtab.plan.room import Room, gpus_by_node, room_of
 from trimtab.plan.rules import Rule, command_at_work, first_refusal
 from trimtab.settings import PlanSettings
+
+if TYPE_CHECKING:
+    from trimtab.plan.restore import TakenOut
 
 NODE_IN_DOUBT_RULES = ("node_silent", "hotspot", "straggler")
 """Findings that keep new work off their node whatever their action; others do so by their action, sure or not."""
@@ -32,8 +36,10 @@ class Draft:
         budget: Budget,
         rules: tuple[Rule, ...],
         standing: Sequence[Recommendation] = (),
+        taken_out: Sequence[TakenOut] = (),
     ) -> None:
         """Start with all room and the whole budget."""
+        self.taken_out = tuple(one for one in taken_out if one.node in snapshot.node_by_name)
         self.snapshot = snapshot
         self.findings = tuple(sorted(findings, key=lambda one: one.id))
         self.settings = settings
@@ -191,14 +197,22 @@ def writes_of(moves: Sequence[Move], *, cordons: Sequence[str] = (), lasts: bool
     One that a fault threw back into the queue is told where to start; one that room is made for starts by itself.
     """
     held = [Write(verb=Verb.CORDON, node=node, lasts=lasts) for node in cordons]
-    held += [Write(verb=Verb.RESERVE, workload=move.workload, seats=move.after) for move in moves]
+    held += [Write(verb=Verb.RESERVE, workload=move.workload, seats=_new_seats(move)) for move in moves]
     done: list[Write] = []
     for move in moves:
+        if move.replaced:
+            done.append(Write(verb=Verb.REPLACE, workload=move.workload, seats=_new_seats(move)))
+            continue
         if move.before:
             done.append(Write(verb=Verb.SUSPEND, workload=move.workload))
         if move.before or move.kind is MoveKind.DRAIN:
             done.append(Write(verb=Verb.RESUME, workload=move.workload, seats=move.after))
     return (*held, *done)
+
+
+def _new_seats(move: Move) -> tuple[Seat, ...]:
+    """The seats that a move needs: all of them, or those of the pods that alone are replaced."""
+    return tuple(seat for seat in move.after if not move.replaced or seat.pod in move.replaced)
 
 
 def leaving(

@@ -10,7 +10,7 @@ from trimtab.model.cluster import Workload
 from trimtab.model.command import Recommendation
 from trimtab.plan.cost import Disturbed, gpu_hours, next_checkpoint
 from trimtab.plan.draft import Draft
-from trimtab.plan.room import Room
+from trimtab.plan.room import Room, Search
 
 NODES_TRIED_MAX = 64
 """So many ways are compared, on the nodes that need fewest GPUs emptied; more would cost time and hardly be chosen."""
@@ -33,10 +33,12 @@ class Emptying:
     """What it costs at the best moment, the wait for that moment included."""
 
 
-def emptyings(draft: Draft, waiting: Workload, room: Room, standing: Recommendation | None) -> list[Emptying]:
+def emptyings(
+    draft: Draft, waiting: Workload, room: Room, standing: Recommendation | None, search: Search
+) -> list[Emptying]:
     """One option a node, cheapest first; the node that the standing advice empties has a head start."""
     found: list[Emptying] = []
-    for node in _nodes_to_try(draft, waiting, room, standing):
+    for node in _nodes_to_try(draft, waiting, room, standing, search):
         if len(found) == NODES_TRIED_MAX:
             break
         option = _cheapest(draft, waiting, node=node, free=room.free[node], standing=standing)
@@ -60,7 +62,9 @@ def _nodes_of(standing: Recommendation | None) -> frozenset[str]:
     )
 
 
-def _nodes_to_try(draft: Draft, waiting: Workload, room: Room, standing: Recommendation | None) -> list[str]:
+def _nodes_to_try(
+    draft: Draft, waiting: Workload, room: Room, standing: Recommendation | None, search: Search
+) -> list[str]:
     """The standing advice's nodes first, then those that need fewest GPUs emptied."""
     kept = _nodes_of(standing)
     able = [
@@ -68,7 +72,7 @@ def _nodes_to_try(draft: Draft, waiting: Workload, room: Room, standing: Recomme
         for node, usable in room.usable.items()
         if usable >= waiting.gpus_per_pod
         and node in room.free
-        and node not in room.spares
+        and search.allows(node, room)
         and node in draft.running_by_node
     ]
     return sorted(able, key=lambda node: (node not in kept, -room.free[node], node))

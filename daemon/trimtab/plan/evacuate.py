@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from trimtab.model.advice import Action, OpenFinding, Subject, worst
 from trimtab.model.cluster import Node, Workload
 from trimtab.model.command import Move, MoveKind, Recommendation, RecommendationKind
 from trimtab.plan.cost import Disturbed, cost_of
-from trimtab.plan.draft import Draft, leaving, move_of, seats_of, writes_of
+from trimtab.plan.draft import Draft, writes_of
 from trimtab.plan.gain import gain_of_ending
 from trimtab.plan.phrase import count_text, list_text
-from trimtab.plan.room import Room, Search, find_seats
+from trimtab.plan.room import Search
+from trimtab.plan.seating import seat_off_node
 
 RULE = "evacuate"
 NOT_A_FAULT = ("hotspot", "straggler")
@@ -60,6 +62,11 @@ def _doubt(draft: Draft, one: OpenFinding) -> tuple[str, str] | None:
     return None
 
 
+def gate_of(findings: Sequence[OpenFinding]) -> str:
+    """What must be proved before the node returns to service."""
+    return "; ".join(dict.fromkeys(f"{one.name}: {one.gate}" for one in findings if one.gate))
+
+
 def _urgency(name: str, findings: Sequence[OpenFinding]) -> tuple[float, int, str]:
     loss_gpus = max(one.finding.loss_gpus for one in findings)
     return (-loss_gpus, -worst([one.finding.action for one in findings]).rank, name)
@@ -96,6 +103,7 @@ def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> N
             expires_at=draft.now + timedelta(seconds=draft.settings.expiry_seconds),
             against=against(findings, [one.workload for one in disturbed], stay, node.name),
             if_nothing_is_done=_if_nothing(findings, node.name),
+            gates={node.name: gate_of(findings)},
         )
     )
 
@@ -134,9 +142,10 @@ def _bring_back(
     moved: list[tuple[Move, Disturbed]] = []
     for workload in residents:
         kind = MoveKind.DRAIN if is_hit(workload, findings) else MoveKind.MIGRATE
+        disturbed = Disturbed(workload=workload, is_down=not workload.is_running or stands_still(workload, findings))
         move = seat_off_node(
             draft,
-            workload,
+            disturbed,
             node,
             room,
             kind=kind,
@@ -144,69 +153,8 @@ def _bring_back(
             search=Search(may_use_spares=True, keeps_spares=False),
         )
         if move is not None:
-            is_down = not workload.is_running or stands_still(workload, findings)
-            moved.append((move, Disturbed(workload=workload, is_down=is_down)))
+            moved.append((move, replace(disturbed, replaced=move.replaced)))
     return moved
-
-
-def seat_off_node(
-    draft: Draft, workload: Workload, node: str, room: Room, *, kind: MoveKind, purpose: str, search: Search
-) -> Move | None:
-    """The workload's move off a node, with the rest of a gang staying where it can; else its refusal is kept."""
-    refusal = draft.refusal(move_of(workload, kind, node, ()))
-    if refusal is not None:
-        draft.refuse(refusal)
-        return None
-    go, stay = leaving(workload, without=draft.out | {node}, snapshot=draft.snapshot)
-    pods = [(one.pod, len(one.gpus)) for one in go]
-    if not workload.placements:
-        pods = [(f"{workload.name}-{rank}", workload.gpus_per_pod) for rank in range(workload.pods)]
-    standing = draft.standing.get(purpose)
-    wanted = Search(
-        without=search.without | {node},
-        may_use_spares=search.may_use_spares,
-        keeps_spares=search.keeps_spares,
-        preferred=standing_nodes(standing, workload.id),
-        near=frozenset(
-            draft.snapshot.node_by_name[one.node].rack for one in (stay or go) if one.node in draft.room.racks
-        )
-        or frozenset({draft.snapshot.node_by_name[node].rack}),
-    )
-    seats = find_seats(pods, room, wanted)
-    if seats is None:
-        needed = max(gpus for _, gpus in pods)
-        best, free = room.largest_free(with_spares=True)
-        largest = f"the most free together are {free} on {best}" if free else "nothing is free"
-        draft.refuse_because(
-            "no_room",
-            f"Not moved: {workload.name} needs {count_text(len(pods), 'seat')} of {count_text(needed, 'GPU')} "
-            f"elsewhere; {largest}{spares_text(room, wanted)}.",
-            purpose=purpose,
-            workload=workload.id,
-        )
-        return None
-    by_pod = {seat.pod: seat for seat in (*seats, *seats_of(stay))}
-    order = [one.pod for one in workload.placements] or [pod for pod, _ in pods]
-    move = move_of(workload, kind, node, [by_pod[pod] for pod in order])
-    refusal = draft.refusal(move)
-    if refusal is not None:
-        draft.refuse(refusal)
-        return None
-    return move
-
-
-def spares_text(room: Room, search: Search) -> str:
-    """What is kept back, for the sentence of a refusal."""
-    if not search.keeps_spares or not room.whole:
-        return ""
-    return f" ({count_text(room.whole, 'whole free node')}, {room.spares_kept} kept for faults)"
-
-
-def standing_nodes(standing: Recommendation | None, workload: str) -> frozenset[str]:
-    """Nodes that the standing advice seats a workload on."""
-    if standing is None:
-        return frozenset()
-    return frozenset(seat.node for move in standing.moves if move.workload == workload for seat in move.after)
 
 
 def _subject(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> Subject:

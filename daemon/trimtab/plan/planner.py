@@ -8,21 +8,23 @@ from datetime import timedelta
 from trimtab.model.advice import OpenFinding, Subject
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Budget, Plan, Recommendation, Refusal
-from trimtab.plan import consolidate, evacuate, relocate
+from trimtab.plan import consolidate, evacuate, relocate, restore
 from trimtab.plan.draft import Draft
 from trimtab.plan.phrase import span_text
+from trimtab.plan.restore import TakenOut
 from trimtab.plan.rules import RULES, Rule
 from trimtab.settings import PlanSettings
 
 SNAPSHOT_AGE_SECONDS_MAX = 60.0
 """A snapshot older than the findings by this much describes another cluster."""
 
-RULE_NAMES = (evacuate.RULE, relocate.RULE, consolidate.RULE)
+RULE_NAMES = (evacuate.RULE, relocate.RULE, consolidate.RULE, restore.RULE)
 """What a recommendation's `rule` can be; modes are set by these names."""
 PARTS: tuple[Callable[[Draft], None], ...] = (
     evacuate.propose,  # what is lost comes first, and may take the spares
     relocate.propose,  # then what goes on badly
     consolidate.propose,  # then who waits, with the room that is left
+    restore.propose,  # last: what comes back is room for the next plan, once it is there
 )
 
 
@@ -40,8 +42,12 @@ class Planner:
         open_findings: Sequence[OpenFinding],
         budget: Budget,
         standing: Sequence[Recommendation] = (),
+        taken_out: Sequence[TakenOut] = (),
     ) -> Plan:
-        """Recommendations and refusals. `standing`: advice not begun yet, kept where it is still about as good."""
+        """Recommendations and refusals. `standing`: advice not begun yet, kept where it is still about as good.
+
+        `taken_out`: nodes that commands of ours have cordoned to stay, to be given back when their gate is met.
+        """
         doubt = _why_not_whole(snapshot, open_findings)
         if doubt is not None:
             return Plan(made_at=snapshot.taken_at, refusals=(doubt,), is_whole=False)
@@ -52,6 +58,7 @@ class Planner:
             budget=budget,
             rules=self._rules,
             standing=standing,
+            taken_out=taken_out,
         )
         for part in PARTS:
             part(draft)

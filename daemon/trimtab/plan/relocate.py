@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from trimtab.model.advice import OpenFinding, Subject
@@ -14,6 +15,7 @@ from trimtab.plan.draft import Draft, writes_of
 from trimtab.plan.gain import gain_of_ending
 from trimtab.plan.phrase import gpu_hours_text, list_text
 from trimtab.plan.room import Search
+from trimtab.plan.seating import seat_off_node
 
 RULE = "relocate"
 
@@ -77,6 +79,7 @@ def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> N
             expires_at=at + timedelta(seconds=settings.expiry_seconds),
             not_before=not_before,
             against=evacuate.against(findings, [one.workload for one in disturbed], (), node.name),
+            gates={node.name: evacuate.gate_of(findings)} if cordons else {},
             if_nothing_is_done=f"{names} goes on losing the work of {_loss_gpus(findings):.1f} GPUs.",
         )
     )
@@ -97,11 +100,10 @@ def _move_off(draft: Draft, node: str, sufferers: Sequence[Workload], purpose: s
     search = Search(may_use_spares=True, keeps_spares=True)
     found: list[tuple[Move, Disturbed]] = []
     for workload in sufferers:
-        move = evacuate.seat_off_node(
-            draft, workload, node, room, kind=MoveKind.MIGRATE, purpose=purpose, search=search
-        )
+        disturbed = Disturbed(workload=workload)
+        move = seat_off_node(draft, disturbed, node, room, kind=MoveKind.MIGRATE, purpose=purpose, search=search)
         if move is not None:
-            found.append((move, Disturbed(workload=workload)))
+            found.append((move, replace(disturbed, replaced=move.replaced)))
     return found
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from trimtab.model.cluster import ClusterSnapshot, Node
+from trimtab.model.cluster import ClusterSnapshot, Node, Workload
 from trimtab.model.command import Seat
 
 
@@ -19,6 +19,9 @@ class Room:
     """Node -> GPUs that it has in service, held or not."""
     racks: Mapping[str, str | None]
     spares: frozenset[str]
+    pools: Mapping[str, str | None] = field(default_factory=dict)
+    why_closed: Mapping[str, str] = field(default_factory=dict)
+    """Node -> what keeps off all but those who tolerate it."""
     spares_kept: int = 0
     whole: int = -1
     """How many nodes are whole and free; counted once, then kept up to date."""
@@ -35,6 +38,8 @@ class Room:
             usable=self.usable,
             racks=self.racks,
             spares=self.spares,
+            pools=self.pools,
+            why_closed=self.why_closed,
             spares_kept=self.spares_kept,
             whole=self.whole,
         )
@@ -83,6 +88,8 @@ def room_of(snapshot: ClusterSnapshot, *, closed: Collection[str], spares_kept: 
         free={node.name: max(len(snapshot.free_gpus[node.name]) - owed[node.name], 0) for node in open_nodes},
         usable={node.name: sum(1 for gpu in node.gpus if gpu.is_usable) for node in open_nodes},
         racks={node.name: node.rack for node in open_nodes},
+        pools={node.name: node.pool for node in open_nodes},
+        why_closed={node.name: node.why_closed for node in open_nodes if node.why_closed is not None},
         spares=frozenset(node.name for node in open_nodes if node.is_spare),
         spares_kept=spares_kept,
     )
@@ -119,6 +126,47 @@ class Search:
     """Nodes of the standing advice: the same seats again where they still serve, so that advice stays put."""
     near: frozenset[str | None] = field(default_factory=frozenset)
     """Racks to stay in where possible."""
+    only_racks: frozenset[str | None] | None = None
+    """Racks to stay in whatever happens; None = any."""
+    pool: str | None = None
+    """The pool to stay in; None = any."""
+    tolerates: tuple[str, ...] = ()
+    """What keeps others off a node and not this work."""
+
+    def allows(self, node: str, room: Room) -> bool:
+        """Whether a seat may be given on this node at all."""
+        closed = room.why_closed.get(node)
+        return (
+            node not in self.without
+            and (self.may_use_spares or node not in room.spares)
+            and (self.only_racks is None or room.racks.get(node) in self.only_racks)
+            and (self.pool is None or room.pools.get(node) == self.pool)
+            and (closed is None or closed in self.tolerates)
+        )
+
+
+def search_for(workload: Workload, search: Search, *, stay: Iterable[str | None]) -> Search:
+    """The search narrowed to what the workload itself asks for. `stay`: racks of its pods that stay where they are."""
+    bound = frozenset(stay) if workload.together == "rack" else frozenset()
+    return replace(search, pool=workload.pool, tolerates=workload.tolerates, only_racks=bound or None)
+
+
+def find_seats_together(
+    pods: Sequence[tuple[str, int]], room: Room, search: Search, *, together: str | None
+) -> tuple[Seat, ...] | None:
+    """As `find_seats`; with `together` all in one rack: the one it is in before others, then the tightest that fits."""
+    if together != "rack" or search.only_racks is not None:
+        return find_seats(pods, room, search)
+    free: Counter[str | None] = Counter()
+    for node, gpus in room.free.items():
+        free[room.racks.get(node)] += gpus
+    kept = {room.racks.get(node) for node in search.preferred}
+    order = sorted(free, key=lambda rack: (rack not in kept, rack not in search.near, free[rack], rack or ""))
+    for rack in order:
+        seats = find_seats(pods, room, replace(search, only_racks=frozenset({rack})))
+        if seats is not None:
+            return seats
+    return None
 
 
 def find_seats(pods: Sequence[tuple[str, int]], room: Room, search: Search) -> tuple[Seat, ...] | None:
@@ -140,10 +188,7 @@ def _best_node(gpus: int, room: Room, search: Search) -> str | None:
     fitting = [
         node
         for node, free in room.free.items()
-        if free >= gpus
-        and node not in search.without
-        and (search.may_use_spares or node not in room.spares)
-        and (wholes_to_give > 0 or not room.is_whole(node))
+        if free >= gpus and search.allows(node, room) and (wholes_to_give > 0 or not room.is_whole(node))
     ]
     return min(fitting, key=lambda node: _place(node, gpus, room, search), default=None)
 

@@ -68,7 +68,16 @@ def opted_out(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
     workload = _workload(move, snapshot)
     if not is_victim(move) or workload is None or not workload.wishes.is_opted_out:
         return None
-    return _refuse("opted_out", f"the owner of {workload.name} does not want it moved.", move, snapshot)
+    mark = f" ({workload.wishes.opt_out_reason})" if workload.wishes.opt_out_reason else ""
+    return _refuse("opted_out", f"the owner of {workload.name} does not want it moved{mark}.", move, snapshot)
+
+
+def fixed(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
+    """What nothing brings back is not stopped."""
+    workload = _workload(move, snapshot)
+    if not is_victim(move) or workload is None or workload.why_fixed is None:
+        return None
+    return _refuse("fixed", f"{workload.name} {workload.why_fixed}.", move, snapshot)
 
 
 def not_before(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
@@ -117,6 +126,7 @@ def other_mover(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
 RULES: tuple[Rule, ...] = (
     not_running,  # first: the others speak of something that is there
     under_way,  # two commands on one workload would undo each other
+    fixed,  # nobody would bring it back
     opted_out,  # the owner's word comes before ours
     not_before,
     not_preemptible,

@@ -36,6 +36,8 @@ class SimulatedScheduler:
         """Why the simulated cluster cannot carry the move out, or None."""
         if move.workload is not None and move.workload not in snapshot.workload_by_id:
             return Refusal(rule="simulated", sentence=f"The simulated scheduler does not know {move.workload}.")
+        if move.replaced:
+            return Refusal(rule="simulated", sentence="The simulated scheduler stops whole jobs, no single pods.")
         unknown = next((seat.node for seat in move.after if seat.node not in snapshot.node_by_name), None)
         if unknown is not None:
             return Refusal(rule="simulated", sentence=f"The simulated scheduler has no node {unknown}.")

@@ -1,0 +1,78 @@
+"""Back to service: a node that we took out, once everything that it was taken out for has ended by its own rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from trimtab.model.advice import FindingState, OpenFinding, Subject
+from trimtab.model.command import Cost, Gain, Recommendation, RecommendationKind, Verb, Write
+from trimtab.plan.draft import Draft, nodes_in_doubt
+from trimtab.plan.phrase import gpu_hours_text, list_text
+
+RULE = "restore"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOut:
+    """A node that stands cordoned by a command of ours that has settled, and what that command rested on."""
+
+    node: str
+    mark: str
+    command: str
+    """For people: `R11`."""
+    findings: Sequence[OpenFinding]
+
+
+def propose(draft: Draft) -> None:
+    """One recommendation for each node whose gate is met; of the others, what is still missing."""
+    in_doubt = nodes_in_doubt(draft.findings)
+    for one in sorted(draft.taken_out, key=lambda each: each.node):
+        purpose = f"{RULE}:{one.node}"
+        missing = _missing(one, in_doubt)
+        if missing is not None:
+            draft.refuse_because("gate", f"{one.node} stays out: {missing}", purpose=purpose, node=one.node)
+        else:
+            _recommend(draft, one, purpose)
+
+
+def _missing(one: TakenOut, in_doubt: frozenset[str]) -> str | None:
+    """What must still be proved before the node may come back, as the end of a sentence; None = nothing."""
+    if not one.findings:
+        return f"nobody knows what {one.command} rested on."
+    still = [found for found in one.findings if found.state is FindingState.OPEN]
+    if still:
+        return f"{still[0].name} is open; its gate is: {still[0].gate or 'not known'}."
+    return "another finding about it is open." if one.node in in_doubt else None
+
+
+def _recommend(draft: Draft, one: TakenOut, purpose: str) -> None:
+    node = draft.snapshot.node_by_name[one.node]
+    named = list_text(found.name for found in one.findings)
+    ended = list_text(dict.fromkeys(found.close_reason or found.gate for found in one.findings))
+    gpus = sum(1 for gpu in node.gpus if gpu.is_usable)
+    hours = draft.settings.horizon_hours
+    draft.accept(
+        Recommendation(
+            kind=RecommendationKind.UNCORDON,
+            rule=RULE,
+            purpose=purpose,
+            subject=Subject(cluster=draft.snapshot.cluster, node=one.node),
+            sentence=f"Uncordon {one.node}",
+            reason=f"{one.command} took it out for {named}, which has ended: {ended}.",
+            findings=(),
+            moves=(),
+            writes=(Write(verb=Verb.UNCORDON, node=one.node, lifts=one.mark),),
+            gain=Gain(
+                gpu_hours=gpus * hours,
+                horizon_hours=hours,
+                gpus_unlocked=gpus,
+                formula=f"{gpus} GPUs × {hours:g} h back in service = {gpu_hours_text(gpus * hours)} if they are used",
+            ),
+            cost=Cost(gpu_hours=0.0, formula="nothing is stopped: 0 GPU-h"),
+            created_at=draft.now,
+            expires_at=draft.now + timedelta(seconds=draft.settings.expiry_seconds),
+            if_nothing_is_done=f"{gpus} GPUs of {one.node} stay out of service.",
+        )
+    )
