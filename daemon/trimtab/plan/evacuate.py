@@ -9,10 +9,11 @@ from datetime import timedelta
 from trimtab.model.advice import Action, OpenFinding, Subject, worst
 from trimtab.model.cluster import Node, Workload
 from trimtab.model.command import Move, MoveKind, Recommendation, RecommendationKind
-from trimtab.plan.cost import Disturbed, cost_of
+from trimtab.plan import resize
+from trimtab.plan.cost import Disturbed, cost_of, gpu_hours
 from trimtab.plan.draft import Draft, writes_of
 from trimtab.plan.gain import gain_of_ending
-from trimtab.plan.phrase import count_text, list_text
+from trimtab.plan.phrase import count_text, gpu_hours_text, list_text
 from trimtab.plan.room import Search
 from trimtab.plan.seating import seat_off_node
 
@@ -152,9 +153,28 @@ def _bring_back(
             purpose=purpose,
             search=Search(may_use_spares=True, keeps_spares=False),
         )
+        _advise_shrinking(draft, disturbed, node, move, findings)
         if move is not None:
             moved.append((move, replace(disturbed, replaced=move.replaced)))
     return moved
+
+
+def _advise_shrinking(
+    draft: Draft, disturbed: Disturbed, node: str, move: Move | None, findings: Sequence[OpenFinding]
+) -> None:
+    """An elastic job may run on smaller: said where there is no seat for it, or where a move costs more."""
+    shrink = resize.shrink_of(draft, disturbed, node)
+    if shrink is None:
+        return
+    where = draft.snapshot.node_by_name[node]
+    if move is None:
+        resize.advise(draft, shrink, where, findings, why=f"there is no seat for what it has on {node}.")
+        return
+    default = draft.settings.restart_seconds_default
+    one = replace(disturbed, replaced=move.replaced)
+    price = gpu_hours(one, now=draft.now, at=draft.now, restart_default=default)
+    if shrink.gpu_hours < price:
+        resize.advise(draft, shrink, where, findings, why=f"to move it costs {gpu_hours_text(price)}.")
 
 
 def _subject(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> Subject:
