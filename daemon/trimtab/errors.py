@@ -46,6 +46,9 @@ class UnknownCommand(DecisionRefused):
 class SchedulerError(TrimtabError):
     """The scheduler did not do what was asked."""
 
+    code: int | None = None
+    """HTTP status of the answer, where there was one."""
+
 
 class SchedulerUnavailable(SchedulerError):
     """The scheduler cannot be reached; nothing is known about what it did."""

@@ -7,6 +7,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
+from trimtab.errors import (
+    SchedulerBusy,
+    SchedulerConflict,
+    SchedulerError,
+    SchedulerGone,
+    SchedulerRefused,
+    SchedulerUnavailable,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
@@ -75,3 +84,60 @@ class Api(Protocol):
     def delete(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Delete; `body` carries preconditions."""
         ...
+
+
+MESSAGE_HEAD_CHARACTERS = 600
+"""A webhook quotes whole pod templates; what decides stands at the head."""
+
+
+def failure(asked: str, code: int, status: Mapping[str, Any], retry_after: str | None = None) -> SchedulerError:
+    """The server's answer of 400 and above as our error, in its own words.
+
+    `asked` is `PATCH /api/v1/nodes/gpu-07`, `status` the `v1 Status` that came. 403 has three meanings (rights, a
+    webhook's no, a wrong state) and 422 four, so the message's head is kept.
+    """
+    message = str(status.get("message") or "").strip() or "no message"
+    if len(message) > MESSAGE_HEAD_CHARACTERS:
+        message = f"{message[:MESSAGE_HEAD_CHARACTERS]} …"
+    details = status.get("details") or {}
+    causes = [str(cause.get("message") or "") for cause in details.get("causes") or []]
+    error = _meaning(code, message)(f"{asked}: {code} {_in_words(code, message, [one for one in causes if one])}")
+    error.code = code
+    if isinstance(error, SchedulerBusy):
+        error.retry_after_seconds = _seconds(retry_after) or details.get("retryAfterSeconds")
+    return error
+
+
+def _meaning(code: int, message: str) -> type[SchedulerError]:
+    if code == 409 or (code == 422 and _is_stale(message)):
+        return SchedulerConflict
+    if code in (404, 410):
+        return SchedulerGone
+    if code == 429:
+        return SchedulerBusy
+    return SchedulerUnavailable if code >= 500 else SchedulerRefused
+
+
+def _is_stale(message: str) -> bool:
+    # A JSON patch that does not fit (its test failed, or what it changes is gone) has this one general sentence; a
+    # merge patch for an object that was made anew under the same name says that its uid cannot change.
+    return message.startswith("the server rejected our request due to an error in our request") or (
+        "metadata.uid: Invalid value" in message and "field is immutable" in message
+    )
+
+
+def _in_words(code: int, message: str, causes: Sequence[str]) -> str:
+    if code == 401:
+        return f"{message}: the token or certificate is not (or no longer) accepted; renew the kubeconfig's credentials"
+    if code == 429 and "disruption budget" in message:
+        return " ".join((message, *(cause for cause in causes if cause not in message)))
+    if code >= 500 and "failed calling webhook" in message:
+        return f"an admission webhook cannot be called, so such writes are refused until it is back: {message}"
+    return message
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    try:
+        return float(retry_after) if retry_after else None
+    except ValueError:
+        return None  # a date: not sent by API servers
