@@ -1,4 +1,4 @@
-"""Fixtures that more than one stage uses: the two databases."""
+"""Fixtures that more than one stage uses: the two databases, and the real control plane."""
 
 from __future__ import annotations
 
@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 from tests import postgres
+from tests.cluster.fixtures import module_space, plane, space
 
 from trimtab.store.database import Database, open_database
+
+__all__ = ["module_space", "plane", "space"]  # pytest finds fixtures by name here
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whatever uses the real control plane is marked `cluster`: `-m "not cluster"` is the quick suite."""
+    for item in items:
+        if "plane" in getattr(item, "fixturenames", ()):
+            item.add_marker("cluster")
 
 
 @pytest.fixture(scope="session")
