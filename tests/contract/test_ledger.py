@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -18,6 +19,7 @@ from trimtab.errors import LedgerConflict
 from trimtab.issue import decisions
 from trimtab.issue.ledger import Ledger
 from trimtab.model.command import AuditLine, CommandState, Outcome
+from trimtab.model.standing import Answer, OwnerAnswer, Standing, StandingKind
 from trimtab.store.database import open_database
 from trimtab.store.history import History
 
@@ -36,6 +38,20 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
     database = open_database(url, state_directory=tmp_path)
     yield History(database, cluster=CLUSTER)
     database.close()
+
+
+@pytest.fixture
+def standing_fact() -> Standing:
+    return Standing(
+        kind=StandingKind.VETO,
+        name="gpu-02",
+        since=START,
+        until=LATER,
+        who="sofia",
+        why="sofia uncordoned gpu-02.",
+        command_id=1,
+        causes=("device_fault",),
+    )
 
 
 def step(ledger, command, **changes):
@@ -135,3 +151,58 @@ def test_undo_goes_through_it(ledger):
     scene.beat()
     assert scene.command().state is CommandState.UNDONE
     assert scene.scheduler.held() == []
+
+
+# --- whose ledger, who holds, what stands
+
+
+def test_what_is_added_bears_the_ledgers_id(ledger):
+    added = ledger.add(ADVICE, START)
+    assert added.ledger == ledger.ledger
+    assert added.mark == f"trimtab:{ledger.ledger}:R1"
+    assert ledger.command(1).mark == added.mark
+
+
+def test_a_ledgers_id_is_made_once_a_database_and_cluster(tmp_path):
+    url = f"sqlite:///{tmp_path}/trimtab.db"
+    ids = []
+    for cluster in (CLUSTER, CLUSTER, "hall-b"):
+        database = open_database(url, state_directory=tmp_path)
+        ids.append(History(database, cluster=cluster).ledger)
+        database.close()
+    assert ids[0] == ids[1] != ids[2]
+    assert all(re.fullmatch("[0-9a-f]{8}", one) for one in ids)
+
+
+def test_who_holds_a_node_is_found_however_long_ago_it_settled(ledger):
+    scene = evacuation()
+    scene.ledger = ledger
+    scene.restart()
+    settled = to(scene, CommandState.SETTLED)
+    assert [one.id for one in ledger.holding()] == [settled.id]
+    step(ledger, settled, given_back_at=LATER)
+    assert ledger.holding() == ()
+
+
+def test_what_stands_is_kept_whole_replaced_by_name_and_lifted_once(ledger, standing_fact):
+    newer = replace(standing_fact, why="again", until=None)
+    ledger.stand(standing_fact, what="veto", at=START)
+    ledger.stand(newer, what="veto", at=LATER)
+    assert ledger.standing(StandingKind.VETO) == (newer,)
+    assert ledger.standing(StandingKind.BREAKER) == ()
+    lift = {"who": "mei", "what": "veto lifted", "why": "repaired", "at": LATER}
+    assert ledger.lift(StandingKind.VETO, "gpu-02", **lift)
+    assert not ledger.lift(StandingKind.VETO, "gpu-02", **lift)
+    assert ledger.standing(StandingKind.VETO) == ()
+    assert [(line.who, line.what, line.why) for line in ledger.audit_lines(START)] == [
+        ("sofia", "veto", "sofia uncordoned gpu-02."),
+        ("sofia", "veto", "again"),
+        ("mei", "veto lifted", "repaired"),
+    ]
+
+
+def test_an_owners_answer_is_kept_with_its_command(ledger):
+    asked = OwnerAnswer(asked_at=START, deadline=LATER, answer=Answer.NOT_BEFORE, not_before=LATER, said="at night")
+    step(ledger, ledger.add(ADVICE, START), answers={"research/a": asked}, noticed_at=LATER)
+    assert ledger.command(1).answers == {"research/a": asked}
+    assert ledger.command(1).noticed_at == LATER

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from trimtab.errors import LedgerConflict
 from trimtab.model.command import AuditLine, Command, CommandState, Outcome, Recommendation
+from trimtab.model.standing import Standing, StandingKind
 
 
 def _nothing(point: str) -> None:
@@ -16,8 +17,10 @@ def _nothing(point: str) -> None:
 class FakeLedger:
     """`at_point` is called before and after each write; a crash test raises from it."""
 
-    def __init__(self, at_point: Callable[[str], None] = _nothing) -> None:
+    def __init__(self, at_point: Callable[[str], None] = _nothing, *, ledger: str = "1ed9e0") -> None:
         self.at_point = at_point
+        self.ledger = ledger
+        self.facts: dict[tuple[StandingKind, str], Standing] = {}
         self.stored: dict[int, Command] = {}
         self.lines: list[AuditLine] = []
         self.results: dict[int, Outcome] = {}
@@ -29,9 +32,12 @@ class FakeLedger:
         wanted = [
             command
             for command in self.stored.values()
-            if _is_live(command) or (not live_only and (since is None or command.changed_at >= since))
+            if command.is_live or (not live_only and (since is None or command.changed_at >= since))
         ]
         return tuple(sorted(wanted, key=lambda command: command.id))
+
+    def holding(self) -> tuple[Command, ...]:
+        return tuple(self.stored[number] for number in sorted(self.stored) if self.stored[number].is_holding)
 
     def command(self, command_id: int) -> Command | None:
         return self.stored.get(command_id)
@@ -43,6 +49,7 @@ class FakeLedger:
             recommendation=recommendation,
             state=CommandState.PROPOSED,
             changed_at=at,
+            ledger=self.ledger,
         )
         self.stored[command.id] = command
         self.lines.append(
@@ -86,6 +93,23 @@ class FakeLedger:
         self.paused = is_paused
         self.lines.append(AuditLine(at=at, who=who, what="paused" if is_paused else "resumed", why=why))
 
+    def standing(self, kind: StandingKind) -> tuple[Standing, ...]:
+        return tuple(self.facts[key] for key in sorted(self.facts) if key[0] is kind)
+
+    def stand(self, fact: Standing, *, what: str, at: datetime) -> None:
+        self.at_point(f"before {what}")
+        self.facts[(fact.kind, fact.name)] = fact
+        self.lines.append(AuditLine(at=at, who=fact.who, what=what, why=fact.why, command_id=fact.command_id))
+        self.at_point(f"after {what}")
+
+    def lift(self, kind: StandingKind, name: str, *, who: str, what: str, why: str, at: datetime) -> bool:
+        self.at_point(f"before {what}")
+        if self.facts.pop((kind, name), None) is None:
+            return False
+        self.lines.append(AuditLine(at=at, who=who, what=what, why=why))
+        self.at_point(f"after {what}")
+        return True
+
     def audit(self, lines: Sequence[AuditLine]) -> None:
         self.at_point("before audit")
         self.lines.extend(lines)
@@ -93,12 +117,6 @@ class FakeLedger:
 
     def audit_lines(self, since: datetime) -> tuple[AuditLine, ...]:
         return tuple(line for line in self.lines if line.at >= since)
-
-
-def _is_live(command: Command) -> bool:
-    return not command.state.is_over or (
-        command.state is CommandState.SETTLED and command.undo_requested_by is not None
-    )
 
 
 def _version(command: Command) -> tuple[CommandState, datetime, str | None, datetime | None]:

@@ -49,7 +49,7 @@ def test_opening_again_changes_nothing(database: Database, database_url: str, tm
         connection.execute(sa.insert(meta), {"key": "mark", "value": "kept"})
     open_database(database_url, state_directory=tmp_path).close()
     with database.read() as connection:
-        assert current_revision(connection) == "0001"
+        assert current_revision(connection) == "0002"
         assert connection.execute(sa.select(meta.c.key, meta.c.value).order_by(meta.c.key)).all() == [
             ("mark", "kept"),
             ("version", __version__),

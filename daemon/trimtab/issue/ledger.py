@@ -7,16 +7,26 @@ from datetime import datetime
 from typing import Protocol
 
 from trimtab.model.command import AuditLine, Command, Outcome, Recommendation
+from trimtab.model.standing import Standing, StandingKind
 
 
 class Ledger(Protocol):
     """Commands, outcomes and audit lines, durable. Every method is one transaction, committed on return."""
 
+    @property
+    def ledger(self) -> str:
+        """Its id: hex, made once a database and cluster. Marks of other ledgers are somebody else's."""
+        ...
+
     def commands(self, *, live_only: bool, since: datetime | None = None) -> tuple[Command, ...]:
         """Live commands in id order; unless `live_only`, also those over whose `changed_at` is at or after `since`.
 
-        Live = not `state.is_over`, or settled with `undo_requested_by` set. `since` None = all.
+        Live = `is_live`. `since` None = all.
         """
+        ...
+
+    def holding(self) -> tuple[Command, ...]:
+        """Commands that are over and keep nodes out (`is_holding`), however long ago, in id order."""
         ...
 
     def command(self, command_id: int) -> Command | None:
@@ -24,7 +34,7 @@ class Ledger(Protocol):
         ...
 
     def add(self, recommendation: Recommendation, at: datetime) -> Command:
-        """A new command in state proposed with `changed_at` = at and an id never used before, and its audit line.
+        """A new command in state proposed with `changed_at` = at, this ledger's id, an id never used, its audit line.
 
         The audit line's `who` is `trimtab`, its `what` is `R11 proposed`, its `why` the recommendation's sentence.
         """
@@ -54,6 +64,18 @@ class Ledger(Protocol):
 
     def set_paused(self, *, is_paused: bool, who: str, why: str, at: datetime) -> None:
         """Stop or allow new commands, with its audit line (`what`: `paused` or `resumed`)."""
+        ...
+
+    def standing(self, kind: StandingKind) -> tuple[Standing, ...]:
+        """Everything of a kind that has not been lifted, by name; what is over by time is there too."""
+        ...
+
+    def stand(self, fact: Standing, *, what: str, at: datetime) -> None:
+        """Let a fact stand, in the place of an older one of its name, with its audit line (`what`)."""
+        ...
+
+    def lift(self, kind: StandingKind, name: str, *, who: str, what: str, why: str, at: datetime) -> bool:
+        """Let it stand no more, with its audit line; False (and no line) where it does not stand."""
         ...
 
     def audit(self, lines: Sequence[AuditLine]) -> None:

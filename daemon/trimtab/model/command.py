@@ -10,6 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from trimtab.model.advice import Subject
+from trimtab.model.standing import OwnerAnswer
 
 MARK = re.compile(r"^trimtab:(?:([0-9a-f]+):)?R([0-9]+)$")
 
@@ -186,6 +187,8 @@ class Recommendation:
     """Expected seconds from the first stop until all of it runs again; None = unknown."""
     gates: Mapping[str, str] = field(default_factory=dict)
     """Node -> what must be proved before what this takes out returns to service."""
+    causes: tuple[str, ...] = ()
+    """Detectors' rules of the findings that it rests on: `device_fault`. Breakers and vetoes go by them."""
 
     @property
     def fingerprint(self) -> str:
@@ -264,6 +267,12 @@ class Command:
     """Begun in a dry run: nothing of it is ever written, and nothing has to be given back."""
     ledger: str = ""
     """Id of the ledger that it is in; made with the database."""
+    answers: Mapping[str, OwnerAnswer] = field(default_factory=dict)
+    """Workload -> what its owner was asked before the move, and answered."""
+    noticed_at: datetime | None = None
+    """When the owners of what it moves were told."""
+    given_back_at: datetime | None = None
+    """When what was to last was given back: returned to service, repaired, gone with its node, taken over."""
 
     @property
     def name(self) -> str:
@@ -272,8 +281,22 @@ class Command:
 
     @property
     def is_live(self) -> bool:
-        """Whether something is still to happen to it: not over, or settled and asked to be undone."""
-        return not self.state.is_over or (self.state is CommandState.SETTLED and self.undo_requested_by is not None)
+        """Whether something is still to happen to it: not over, or it holds a node and was asked to be undone."""
+        can_be_undone = self.state in (CommandState.SETTLED, CommandState.MISSED)
+        return not self.state.is_over or (can_be_undone and self.undo_requested_by is not None)
+
+    @property
+    def lasting_nodes(self) -> tuple[str, ...]:
+        """Nodes that it leaves cordoned once it is over."""
+        return tuple(one.node for one in self.recommendation.writes if one.lasts and one.node is not None)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether it is over and keeps nodes out: settled, or its seats were taken after the stop (the fault stays)."""
+        is_over = self.state is CommandState.SETTLED or (
+            self.state is CommandState.MISSED and self.submitted_at is not None
+        )
+        return is_over and not self.is_dry and self.given_back_at is None and bool(self.lasting_nodes)
 
     @property
     def mark(self) -> str:
@@ -313,6 +336,13 @@ class Budget:
     next_free_at: datetime | None = None
     spares_kept: int = 0
     """Whole free nodes that consolidation and relocation leave alone, for faults."""
+    gpus_movable: int | None = None
+    """GPUs whose work may still be stopped at once."""
+    moves_left_this_hour: int | None = None
+    cordons_left_this_hour: int | None = None
+    nodes_cordonable_by_pool: Mapping[str, int] = field(default_factory=dict)
+    """By pool, as far as it is limited; a pool that is not named has no limit of its own."""
+    nodes_cordonable_by_rack: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

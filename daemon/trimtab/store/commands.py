@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,15 +11,15 @@ from sqlalchemy.engine import Connection
 from trimtab.clock import from_unix_ms, iso, unix_ms
 from trimtab.errors import LedgerConflict
 from trimtab.model.command import AuditLine, Command, CommandState, Outcome, Recommendation
-from trimtab.store.facts import Facts
-from trimtab.store.tables import audit, commands, outcomes, switches
+from trimtab.store.standing import StandingFacts, write_lines
+from trimtab.store.tables import commands, outcomes, switches
 from trimtab.store.text import clean, from_json, to_json
 
 PRODUCT = "trimtab"
 _PAUSED = "paused"
 
 
-class CommandFacts(Facts):
+class CommandFacts(StandingFacts):
     """The commands of one cluster: one transaction a method, committed on return."""
 
     def commands(self, *, live_only: bool, since: datetime | None = None) -> tuple[Command, ...]:
@@ -35,6 +34,14 @@ class CommandFacts(Facts):
             bodies = connection.execute(statement).scalars().all()
         return tuple(from_json(body, Command) for body in bodies)
 
+    def holding(self) -> tuple[Command, ...]:
+        """Commands that are over and keep nodes out, however long ago, in id order."""
+        wanted = (commands.c.cluster == self.cluster, commands.c.is_holding)
+        with self._database.read() as connection:
+            statement = sa.select(commands.c.body).where(*wanted).order_by(commands.c.id)
+            bodies = connection.execute(statement).scalars().all()
+        return tuple(from_json(body, Command) for body in bodies)
+
     def command(self, command_id: int) -> Command | None:
         """One command by id, or None."""
         statement = sa.select(commands.c.body).where(*self._is(command_id))
@@ -45,16 +52,20 @@ class CommandFacts(Facts):
     def add(self, recommendation: Recommendation, at: datetime) -> Command:
         """A new command in state proposed, with an id that the cluster never used before, and its audit line."""
         highest = sa.select(sa.func.max(commands.c.id)).where(commands.c.cluster == self.cluster)
+        ledger = self.ledger
         with self._database.write() as connection:
             command = Command(
                 id=(connection.execute(highest).scalar_one_or_none() or 0) + 1,
                 recommendation=recommendation,
                 state=CommandState.PROPOSED,
                 changed_at=at,
+                ledger=ledger,
             )
             connection.execute(sa.insert(commands), _command_row(self.cluster, command))
             what = f"{command.name} {command.state}"
-            self._write_lines(connection, [_line(command, who=PRODUCT, what=what, why=recommendation.sentence, at=at)])
+            write_lines(
+                connection, self.cluster, [_line(command, who=PRODUCT, what=what, why=recommendation.sentence, at=at)]
+            )
         return command
 
     def record(self, command: Command, *, was: Command, who: str, why: str, at: datetime) -> None:
@@ -73,7 +84,9 @@ class CommandFacts(Facts):
                 != 1
             ):
                 raise LedgerConflict(self._conflict(connection, command, was))
-            self._write_lines(connection, [_line(command, who=who, what=f"{command.name} {moved}", why=why, at=at)])
+            write_lines(
+                connection, self.cluster, [_line(command, who=who, what=f"{command.name} {moved}", why=why, at=at)]
+            )
 
     def record_outcome(self, outcome: Outcome) -> None:
         """Keep what came of a command; a second outcome of the same command replaces the first."""
@@ -115,29 +128,7 @@ class CommandFacts(Facts):
         with self._database.write() as connection:
             connection.execute(upsert.on_conflict_do_update(index_elements=key, set_=set_), row)
             what = "paused" if is_paused else "resumed"
-            self._write_lines(connection, [AuditLine(at=at, who=who, what=what, why=why)])
-
-    def audit(self, lines: Sequence[AuditLine]) -> None:
-        """Append audit lines that belong to no change of a command."""
-        with self._database.write() as connection:
-            self._write_lines(connection, lines)
-
-    def audit_lines(self, since: datetime) -> tuple[AuditLine, ...]:
-        """Audit lines at or after `since`, oldest first."""
-        wanted = (audit.c.cluster == self.cluster, audit.c.at_ms >= unix_ms(since))
-        with self._database.read() as connection:
-            rows = connection.execute(sa.select(audit).where(*wanted).order_by(audit.c.at_ms, audit.c.id)).all()
-        return tuple(
-            AuditLine(
-                at=from_unix_ms(row.at_ms),
-                who=row.who,
-                what=row.what,
-                why=row.why,
-                command_id=row.command_id,
-                finding_id=row.finding_id,
-            )
-            for row in rows
-        )
+            write_lines(connection, self.cluster, [AuditLine(at=at, who=who, what=what, why=why)])
 
     def _is(self, command_id: int) -> tuple[sa.ColumnElement[bool], ...]:
         return commands.c.cluster == self.cluster, commands.c.id == command_id
@@ -158,22 +149,6 @@ class CommandFacts(Facts):
             f"{command.name} changed meanwhile: it is {row.state} since {iso(from_unix_ms(row.changed_at_ms))} and was "
             f"read as {was.state}. Look at it again."
         )
-
-    def _write_lines(self, connection: Connection, lines: Iterable[AuditLine]) -> None:
-        rows = [
-            {
-                "cluster": self.cluster,
-                "at_ms": unix_ms(line.at),
-                "who": clean(line.who),
-                "what": clean(line.what),
-                "why": clean(line.why),
-                "command_id": line.command_id,
-                "finding_id": line.finding_id,
-            }
-            for line in lines
-        ]
-        if rows:
-            connection.execute(sa.insert(audit), rows)
 
 
 def _command_row(cluster: str, command: Command) -> dict[str, Any]:
@@ -198,6 +173,7 @@ def _command_row(cluster: str, command: Command) -> dict[str, Any]:
         "undo_requested_by": clean(command.undo_requested_by),
         "reason": clean(command.reason),
         "body": to_json(command),
+        "is_holding": command.is_holding,
     }
 
 

@@ -158,7 +158,9 @@ commands = Table(
     Column("undo_requested_by", Text),
     Column("reason", Text, nullable=False),
     Column("body", Text, nullable=False),
+    Column("is_holding", Boolean),
     Index(None, "cluster", "is_live"),
+    Index(None, "cluster", "is_holding"),
     Index(None, "cluster", "changed_at_ms"),
 )
 
@@ -201,6 +203,21 @@ switches = Table(
     Column("name", Text, primary_key=True),
     Column("is_on", Boolean, nullable=False),
     Column("changed_at_ms", BigInteger, nullable=False),
+)
+
+# What stands until it is lifted or its time is over: vetoes, breakers, a release of everything.
+standing = Table(
+    "standing",
+    metadata,
+    Column("cluster", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("since_ms", BigInteger, nullable=False),
+    Column("until_ms", BigInteger),
+    Column("command_id", BigInteger),
+    Column("who", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("body", Text, nullable=False),
 )
 
 meta = Table(
