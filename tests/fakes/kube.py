@@ -41,7 +41,8 @@ class Call:
 
     @property
     def is_dry(self) -> bool:
-        return self.params.get("dryRun") == "All"
+        in_body = self.verb == "DELETE" and "All" in (self.body or {}).get("dryRun", ())
+        return self.params.get("dryRun") == "All" or in_body
 
     @property
     def text(self) -> str:
