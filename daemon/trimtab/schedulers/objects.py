@@ -23,6 +23,25 @@ class OwnerReference(Named, frozen=True):
     controller: bool = False
 
 
+class SpecFields(Named, frozen=True):
+    """Of a manager's fields of a spec, those that we ask about."""
+
+    unschedulable: dict[str, Any] | None = field(default=None, name="f:unschedulable")
+
+
+class ManagedFields(Named, frozen=True):
+    """Which fields one writer set last."""
+
+    spec: SpecFields = field(default=SpecFields(), name="f:spec")
+
+
+class Manager(Named, frozen=True):
+    """One entry of `metadata.managedFields`; all but a few fields are skipped when it is decoded."""
+
+    manager: str = ""
+    fields_v1: ManagedFields = field(default=ManagedFields(), name="fieldsV1")
+
+
 class Metadata(Named, frozen=True):
     """What every object has."""
 
@@ -45,6 +64,12 @@ class Metadata(Named, frozen=True):
     def key(self) -> str:
         """`namespace/name`, or the name alone."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class NodeMetadata(Metadata, frozen=True):
+    """A node's metadata, with who wrote what."""
+
+    managed_fields: list[Manager] = []
 
 
 class Condition(Named, frozen=True):
@@ -100,17 +125,34 @@ class NodeStatus(Named, frozen=True):
 class NodeObject(Named, frozen=True):
     """v1 Node."""
 
-    metadata: Metadata = Metadata()
+    metadata: NodeMetadata = NodeMetadata()
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
+
+    @property
+    def closer(self) -> str | None:
+        """The field manager that cordoned it, where the server says."""
+        found = (one.manager for one in self.metadata.managed_fields if one.fields_v1.spec.unschedulable is not None)
+        return next(found, None)
+
+
+Amount = str | int | float
+"""A quantity: text from Kubernetes itself, and plain numbers too in what others' kinds carry."""
 
 
 class Resources(Named, frozen=True):
     """A container's requests and limits."""
 
-    requests: dict[str, str] = {}
-    limits: dict[str, str] = {}
+    requests: dict[str, Amount] = {}
+    limits: dict[str, Amount] = {}
     claims: list[dict[str, Any]] = []
+
+
+class Env(Named, frozen=True):
+    """One variable of a container's environment; only a few names are ever looked at."""
+
+    name: str = ""
+    value: str = ""
 
 
 class Container(Named, frozen=True):
@@ -121,7 +163,7 @@ class Container(Named, frozen=True):
     restart_policy: str = ""
     command: list[str] = []
     args: list[str] = []
-    env: list[dict[str, Any]] = []
+    env: list[Env] = []
 
 
 class PodSpec(Named, frozen=True):
@@ -139,6 +181,13 @@ class PodSpec(Named, frozen=True):
     scheduling_gates: list[dict[str, str]] = []
     termination_grace_period_seconds: int = 30
     resource_claims: list[dict[str, Any]] = []
+
+
+class PodTemplate(Named, frozen=True):
+    """What a controller makes pods from."""
+
+    metadata: Metadata = Metadata()
+    spec: PodSpec = PodSpec()
 
 
 class PodStatus(Named, frozen=True):
@@ -176,6 +225,14 @@ class Loose(Named, frozen=True):
     metadata: Metadata = Metadata()
     spec: dict[str, Any] = {}
     status: dict[str, Any] = {}
+    data: dict[str, str] = {}
+    """Of a ConfigMap."""
+    value: int | None = None
+    """Of a PriorityClass."""
+    action: str = ""
+    """Of a Volcano Command."""
+    target: dict[str, Any] = {}
+    """Of a Volcano Command: whom it is for."""
     kind: str = ""
     api_version: str = ""
 
