@@ -29,7 +29,7 @@ class AgentSettings(_Section, frozen=True, kw_only=True):
     cluster: str = "default"
     """Name of the cluster; every key and label carries it."""
     node: str = ""
-    """Node name; empty = the host's name."""
+    """Node name; empty = $TRIMTAB_NODE (in a pod, by the downward API), else the host's name."""
     daemon_urls: tuple[str, ...] = ()
     """Where reports go, first that answers. Empty = keep them in the spool and serve /metrics only."""
     token_file: str = ""
@@ -155,6 +155,24 @@ class PlanSettings(_Section, frozen=True, kw_only=True):
     """Workloads under way at once."""
     cordoned_ratio_max: Ratio = 0.1
     """Share of nodes that may stand cordoned by us."""
+    cordoned_max: Natural | None = None
+    """Most nodes that may stand cordoned by us, whatever the share allows; unset = the share alone."""
+    cordoned_ratio_max_per_pool: Ratio = 0.2
+    """The same share within one pool (one node at least): a rule gone wrong must not take all of one GPU model."""
+    cordoned_max_per_pool: Natural | None = None
+    cordoned_ratio_max_per_rack: Ratio = 0.5
+    """The same share within one rack (one node at least): what hits a whole rack is for a person to look at."""
+    cordoned_max_per_rack: Natural | None = None
+    cordons_per_hour_max: Natural | None = 10
+    """Nodes cordoned within one hour; more is an incident that no rule should answer alone."""
+    moved_gpus_ratio_max: Ratio | None = None
+    """Share of the GPUs in use whose work may be stopped at once; unset = `moves_max` alone."""
+    moves_per_hour_max: Natural | None = 30
+    """Workloads stopped within one hour."""
+    moves_max_per_queue: Natural | None = None
+    """Workloads of one queue under way at once; unset = no limit of its own."""
+    moves_ratio_max_per_queue: Ratio | None = None
+    """Share of one queue's running workloads under way at once (one at least); unset = no limit of its own."""
     moves_per_workload_per_day: Natural = 3
     node_attempts_per_day: Natural = 3
     spares_kept: Natural = 1
@@ -221,6 +239,11 @@ class KubernetesSettings(_Section, frozen=True, kw_only=True):
     admission_check: str = ""
     """Name of our Kueue AdmissionCheck; empty = not used. With it seats are exact, and nothing new is admitted in its
     queues while no daemon runs."""
+    agent_service_account: str = ""
+    """`namespace/name` of the agents' service account: its tokens, bound to a node, sign a DaemonSet's agents in
+    (checked by TokenReview). Empty = node tokens only."""
+    token_audience: str = "trimtab"
+    """Audience that those tokens must be made for, so that a token for the cluster's own API is never sent here."""
     ask_url: str = ""
     """Webhook that is asked before a job with `trimtab/ask-first` is moved; empty = a person is."""
     ask_seconds_max: Positive = 300.0

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from tests.builders import a_finding, a_node, a_snapshot, a_workload
 from tests.fakes.clock import START
 
@@ -29,7 +30,14 @@ def a_command(state=CommandState.HELD, *, attempts=1, changed_at=START):
 
 
 def test_nothing_under_way_leaves_everything():
-    assert budget_of(SNAPSHOT, (), SETTINGS, START) == Budget(moves_left=4, nodes_cordonable=3, spares_kept=1)
+    assert budget_of(SNAPSHOT, (), SETTINGS, START) == Budget(
+        moves_left=4,
+        nodes_cordonable=3,
+        spares_kept=1,
+        moves_left_this_hour=30,
+        cordons_left_this_hour=10,
+        nodes_cordonable_by_rack={"r1": 15},
+    )
 
 
 def test_what_has_begun_is_counted_and_what_is_only_approved_is_not():
@@ -78,3 +86,75 @@ def test_a_queues_own_budget_is_kept():
         SNAPSHOT, [a_finding(node="gpu-00", loss_gpus=8.0)], Budget(moves_left_by_queue={"research": 0})
     )
     assert [one.sentence for one in plan.refusals] == ["Not moved: 1 move needed in queue research, 0 left."]
+
+
+# --- percent and absolute, by place, queue and hour
+
+
+def places(**by_name):
+    """Nodes of pool h100 (r1, r2) and a100 (r3), some cordoned by a mark."""
+    nodes = [
+        a_node(f"gpu-{n:02d}", rack="r1" if n < 5 else "r2" if n < 10 else "r3", pool="h100" if n < 10 else "a100")
+        for n in range(20)
+    ]
+    return a_snapshot(
+        [
+            replace(one, is_cordoned=True, cordoned_by=by_name[one.name.replace("-", "_")])
+            if one.name.replace("-", "_") in by_name
+            else one
+            for one in nodes
+        ]
+    )
+
+
+def test_pools_and_racks_have_their_own_share_of_cordons_and_one_node_at_least():
+    settings = PlanSettings(cordoned_ratio_max_per_pool=0.2, cordoned_ratio_max_per_rack=0.4, cordoned_max_per_rack=2)
+    budget = budget_of(places(gpu_00="trimtab:abc:R1"), (), settings, START)
+    assert dict(budget.nodes_cordonable_by_pool) == {"h100": 1, "a100": 2}
+    assert dict(budget.nodes_cordonable_by_rack) == {"r1": 1, "r2": 2, "r3": 2}
+    none = budget_of(places(), (), PlanSettings(cordoned_max_per_pool=0, cordoned_max=0), START)
+    assert (none.nodes_cordonable, set(none.nodes_cordonable_by_pool.values())) == (0, {0})
+
+
+def test_another_ledgers_cordons_are_somebody_elses():
+    snapshot = places(gpu_00="trimtab:abc:R1", gpu_01="trimtab:def:R1", gpu_02="trimtab:R1")
+    settings = PlanSettings(cordoned_ratio_max=0.25)
+    assert budget_of(snapshot, (), settings, START, ledger="abc").nodes_cordonable == 3
+    assert budget_of(snapshot, (), settings, START).nodes_cordonable == 2
+
+
+def test_what_began_within_the_hour_counts_against_the_hour():
+    settings = PlanSettings(moves_per_hour_max=2, cordons_per_hour_max=2)
+    over = [a_command(CommandState.SETTLED)]
+    assert [
+        (budget.moves_left_this_hour, budget.cordons_left_this_hour)
+        for minutes in (30, 61)
+        for budget in [budget_of(SNAPSHOT, over, settings, START + timedelta(minutes=minutes))]
+    ] == [(1, 1), (2, 2)]
+
+
+def test_queues_and_gpus_have_a_share_of_their_own():
+    settings = PlanSettings(moves_ratio_max_per_queue=0.5, moves_max_per_queue=3, moved_gpus_ratio_max=0.5)
+    jobs = [a_workload(f"j{n}", on={f"gpu-{n:02d}": range(8)}) for n in range(1, 5)]
+    snapshot = replace(SNAPSHOT, workloads=(*SNAPSHOT.workloads, *jobs))
+    free = budget_of(snapshot, (), settings, START)
+    assert (dict(free.moves_left_by_queue), free.gpus_movable) == ({"research": 2}, 20)
+    busy = budget_of(snapshot, [a_command()], settings, START)
+    assert (dict(busy.moves_left_by_queue), busy.gpus_movable) == ({"research": 1}, 12)
+
+
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        (Budget(gpus_movable=7), "8 GPUs needed, 7 left of those whose work may stop at once."),
+        (Budget(moves_left_this_hour=0), "1 move needed, 0 left of those allowed in one hour."),
+        (Budget(cordons_left_this_hour=0), "1 cordon needed, 0 left of those allowed in one hour."),
+        (
+            Budget(nodes_cordonable_by_rack={"r1": 0}),
+            "1 cordon needed, 0 left of the nodes of rack r1 that may stand cordoned by trimtab.",
+        ),
+    ],
+)
+def test_each_limit_says_no_with_its_number(budget, said):
+    plan = Planner(SETTINGS).propose(SNAPSHOT, [a_finding(node="gpu-00", loss_gpus=8.0)], budget)
+    assert [(one.rule, one.sentence) for one in plan.refusals] == [("budget", f"Not moved: {said}")]

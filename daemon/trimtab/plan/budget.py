@@ -3,31 +3,61 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from trimtab.model.advice import Subject
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Budget, Command, Move, Refusal, Verb, Write
-from trimtab.plan.phrase import count_text, moment_text
-from trimtab.plan.rules import is_victim
+from trimtab.model.command import Budget, Command, Move, Refusal, read_mark
+from trimtab.model.spending import Spent, cordons_of, gpus_of, over_budget, victims_of
 from trimtab.settings import PlanSettings
+
+__all__ = ["BUDGET_RULE", "Purse", "budget_of", "cordons_of", "victims_of"]
 
 BUDGET_RULE = "budget"
 DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
 
 
-def budget_of(snapshot: ClusterSnapshot, commands: Sequence[Command], settings: PlanSettings, now: datetime) -> Budget:
-    """What the commands of the last day leave. `commands`: all live ones and those over since `now` - 24 h."""
+def budget_of(
+    snapshot: ClusterSnapshot,
+    commands: Sequence[Command],
+    settings: PlanSettings,
+    now: datetime,
+    *,
+    ledger: str | None = None,
+) -> Budget:
+    """What the commands of the last day leave. `commands`: all live ones and those over since `now` - 24 h.
+
+    `ledger`: whose cordons count as ours; another ledger's are somebody else's. None = any mark counts.
+    """
     begun = [command for command in commands if command.state.is_begun]
     tried = [command for command in commands if command.attempts > 0 and command.changed_at > now - DAY]
+    lately = [command for command in tried if (command.submitted_at or command.changed_at) > now - HOUR]
     moves = Counter(victim for command in tried for victim in victims_of(command.recommendation.moves))
     attempts = Counter(
         node for command in tried for node in cordons_of(command.recommendation.writes) for _ in range(command.attempts)
     )
+    out = _cordoned_by_us(snapshot, begun, ledger)
     return Budget(
-        moves_left=max(settings.moves_max - _victims_under_way(begun), 0),
-        nodes_cordonable=max(nodes_cordoned_max(snapshot, settings) - len(_cordoned_by_us(snapshot, begun)), 0),
+        moves_left=max(settings.moves_max - _victims(begun), 0),
+        gpus_movable=_gpus_movable(snapshot, begun, settings),
+        moves_left_this_hour=_left(settings.moves_per_hour_max, _victims(lately)),
+        nodes_cordonable=max(nodes_cordoned_max(snapshot, settings) - len(out), 0),
+        cordons_left_this_hour=_left(settings.cordons_per_hour_max, _cordons(lately)),
+        nodes_cordonable_by_pool=_places(
+            {node.name: node.pool for node in snapshot.nodes},
+            out,
+            settings.cordoned_ratio_max_per_pool,
+            settings.cordoned_max_per_pool,
+        ),
+        nodes_cordonable_by_rack=_places(
+            {node.name: node.rack for node in snapshot.nodes},
+            out,
+            settings.cordoned_ratio_max_per_rack,
+            settings.cordoned_max_per_rack,
+        ),
+        moves_left_by_queue=_queues(snapshot, begun, settings),
         moves_left_by_workload={
             workload: max(settings.moves_per_workload_per_day - done, 0) for workload, done in moves.items()
         },
@@ -39,28 +69,64 @@ def budget_of(snapshot: ClusterSnapshot, commands: Sequence[Command], settings: 
 
 def nodes_cordoned_max(snapshot: ClusterSnapshot, settings: PlanSettings) -> int:
     """How many nodes may stand cordoned by us; one at least, or a small cluster could never lose a node."""
-    return max(int(len(snapshot.nodes) * settings.cordoned_ratio_max), 1)
+    return _limit(len(snapshot.nodes), settings.cordoned_ratio_max, settings.cordoned_max)
 
 
-def victims_of(moves: Iterable[Move]) -> tuple[str, ...]:
-    """Workloads that the moves stop."""
-    return tuple(move.workload for move in moves if is_victim(move) and move.workload)
+def _limit(count: int, ratio: float, most: int | None) -> int:
+    by_ratio = max(int(count * ratio), 1)
+    return by_ratio if most is None else min(by_ratio, most)
 
 
-def cordons_of(writes: Iterable[Write]) -> tuple[str, ...]:
-    """Nodes that the writes cordon."""
-    return tuple(write.node for write in writes if write.verb is Verb.CORDON and write.node)
+def _left(limit: int | None, done: int) -> int | None:
+    return None if limit is None else max(limit - done, 0)
 
 
-def _victims_under_way(commands: Iterable[Command]) -> int:
+def _victims(commands: Iterable[Command]) -> int:
     return sum(len(victims_of(command.recommendation.moves)) for command in commands)
 
 
-def _cordoned_by_us(snapshot: ClusterSnapshot, begun: Iterable[Command]) -> set[str]:
-    stand = {
-        node.name for node in snapshot.nodes if node.is_cordoned and (node.cordoned_by or "").startswith("trimtab:")
-    }
+def _cordons(commands: Iterable[Command]) -> int:
+    return sum(len(cordons_of(command.recommendation.writes)) for command in commands)
+
+
+def _cordoned_by_us(snapshot: ClusterSnapshot, begun: Iterable[Command], ledger: str | None) -> set[str]:
+    stand = {node.name for node in snapshot.nodes if node.is_cordoned and _is_ours(node.cordoned_by, ledger)}
     return stand | {node for command in begun for node in cordons_of(command.recommendation.writes)}
+
+
+def _is_ours(mark: str | None, ledger: str | None) -> bool:
+    """Marks without a ledger are of a time before ledgers had ids: counted, to be on the safe side."""
+    read = read_mark(mark or "")
+    return read is not None and (ledger is None or read[0] in ("", ledger))
+
+
+def _gpus_movable(snapshot: ClusterSnapshot, begun: Iterable[Command], settings: PlanSettings) -> int | None:
+    if settings.moved_gpus_ratio_max is None:
+        return None
+    limit = int(len(snapshot.holders) * settings.moved_gpus_ratio_max)
+    return max(limit - sum(gpus_of(command.recommendation.moves) for command in begun), 0)
+
+
+def _places(
+    place_of: Mapping[str, str | None], out: Iterable[str], ratio: float, most: int | None
+) -> Mapping[str, int]:
+    """Place (pool or rack) -> how many of its nodes may still be cordoned."""
+    nodes = Counter(place for place in place_of.values() if place)
+    stand = Counter(place_of.get(node) for node in out)
+    return {place: max(_limit(count, ratio, most) - stand[place], 0) for place, count in nodes.items()}
+
+
+def _queues(snapshot: ClusterSnapshot, begun: Iterable[Command], settings: PlanSettings) -> Mapping[str, int]:
+    """Queue -> moves that may still begin, where queues are limited."""
+    if settings.moves_max_per_queue is None and settings.moves_ratio_max_per_queue is None:
+        return {}
+    running = Counter(one.queue for one in snapshot.workloads if one.queue and one.is_running)
+    victims = [victim for command in begun for victim in victims_of(command.recommendation.moves)]
+    known = (snapshot.workload_by_id.get(victim) for victim in victims)
+    busy = Counter(one.queue for one in known if one is not None)
+    names = {*running, *(queue for queue in busy if queue)}
+    ratio = 1.0 if settings.moves_ratio_max_per_queue is None else settings.moves_ratio_max_per_queue
+    return {name: max(_limit(running[name], ratio, settings.moves_max_per_queue) - busy[name], 0) for name in names}
 
 
 class Purse:
@@ -69,26 +135,18 @@ class Purse:
     def __init__(self, budget: Budget) -> None:
         """Start with all that is left."""
         self._budget = budget
-        self._moves = 0
-        self._cordons = 0
-        self._by_queue: Counter[str] = Counter()
+        self._spent = Spent()
 
     @property
     def moves_left(self) -> int | None:
         """Moves that may still be proposed; None = no limit."""
-        return None if self._budget.moves_left is None else max(self._budget.moves_left - self._moves, 0)
+        return _left(self._budget.moves_left, self._spent.moves)
 
     def refusal(
         self, moves: Sequence[Move], cordons: Sequence[str], snapshot: ClusterSnapshot, purpose: str
     ) -> Refusal | None:
         """The budget that these moves and cordons would break, or None."""
-        sentence = (
-            self._too_many_moves(len(victims_of(moves)))
-            or self._too_many_cordons(len(cordons))
-            or self._moved_too_often(moves, snapshot)
-            or self._tried_too_often(cordons)
-            or self._queue_too_busy(moves, snapshot)
-        )
+        sentence = over_budget(self._budget, self._spent, moves, cordons, snapshot)
         if sentence is None:
             return None
         subject = Subject(cluster=snapshot.cluster, node=cordons[0] if cordons else None)
@@ -96,49 +154,4 @@ class Purse:
 
     def spend(self, moves: Sequence[Move], cordons: Sequence[str], snapshot: ClusterSnapshot) -> None:
         """Count these as done."""
-        victims = victims_of(moves)
-        self._moves += len(victims)
-        self._cordons += len(cordons)
-        self._by_queue.update(_queues(victims, snapshot))
-
-    def _too_many_moves(self, needed: int) -> str | None:
-        left = self.moves_left
-        if left is None or needed <= left:
-            return None
-        after = f"; next at {moment_text(self._budget.next_free_at)}" if self._budget.next_free_at else ""
-        return f"{count_text(needed, 'move')} needed, {left} left of those allowed at once{after}."
-
-    def _too_many_cordons(self, needed: int) -> str | None:
-        if self._budget.nodes_cordonable is None:
-            return None
-        left = max(self._budget.nodes_cordonable - self._cordons, 0)
-        if needed <= left:
-            return None
-        return f"{count_text(needed, 'cordon')} needed, {left} left of the nodes that may stand cordoned by trimtab."
-
-    def _moved_too_often(self, moves: Sequence[Move], snapshot: ClusterSnapshot) -> str | None:
-        for workload in victims_of(moves):
-            if self._budget.moves_left_by_workload.get(workload, 1) < 1:
-                known = snapshot.workload_by_id.get(workload)
-                return f"{known.name if known else workload} has been moved as often as allowed in one day."
-        return None
-
-    def _tried_too_often(self, cordons: Sequence[str]) -> str | None:
-        for node in cordons:
-            if self._budget.node_attempts_left.get(node, 1) < 1:
-                return f"{node} has been tried as often as allowed in one day; a person must look."
-        return None
-
-    def _queue_too_busy(self, moves: Sequence[Move], snapshot: ClusterSnapshot) -> str | None:
-        needed = Counter(_queues(victims_of(moves), snapshot))
-        for queue, count in needed.items():
-            allowed = self._budget.moves_left_by_queue.get(queue)
-            if allowed is not None and self._by_queue[queue] + count > allowed:
-                left = max(allowed - self._by_queue[queue], 0)
-                return f"{count_text(count, 'move')} needed in queue {queue}, {left} left."
-        return None
-
-
-def _queues(victims: Iterable[str], snapshot: ClusterSnapshot) -> list[str]:
-    found = (snapshot.workload_by_id.get(victim) for victim in victims)
-    return [workload.queue for workload in found if workload is not None and workload.queue]
+        self._spent = self._spent.plus(moves, cordons, snapshot)
