@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -13,9 +14,13 @@ PROC = Path("/proc")
 _MEMORY = {"MemTotal": "memory_total_bytes", "MemAvailable": "memory_available_bytes"}
 
 
+NODE_ENVIRONMENT = "TRIMTAB_NODE"
+"""In a pod the kernel's name is the pod's; the node's comes by the downward API."""
+
+
 def host_name() -> str:
-    """This host's name, as its kernel knows it."""
-    return socket.gethostname()
+    """This node's name: what the environment says it is, else as the kernel knows it."""
+    return os.environ.get(NODE_ENVIRONMENT) or socket.gethostname()
 
 
 class HostCollector:

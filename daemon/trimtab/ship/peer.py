@@ -65,6 +65,12 @@ class Peer:
         self._failures = 0
         self._due_at_seconds = clock.monotonic_seconds()
 
+    def use(self, token: str) -> None:
+        """Send with another token from now on, and at once."""
+        self._session.headers["Authorization"] = f"Bearer {token}"
+        self._failures = 0
+        self._due_at_seconds = self._clock.monotonic_seconds()
+
     @property
     def due_in_seconds(self) -> float:
         """Seconds until this daemon may be asked again."""

@@ -12,17 +12,18 @@ from functools import partial
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from trimtab.clock import Clock
-from trimtab.errors import StoreError
+from trimtab.errors import SchedulerError, StoreError
 from trimtab.model.reading import Delivery, Report
 from trimtab.settings import IngestSettings
 from trimtab.ship.believe import deliver, read_moment
 from trimtab.ship.inbox import Inbox
-from trimtab.ship.tokens import NodeTokens
+from trimtab.ship.tokens import Credentials
 from trimtab.ship.wire import SCHEMA_MAJORS, SENT_AT_HEADER, WireError, decode_reports
 
 COMMIT_TIMEOUT_SECONDS = 10.0
@@ -59,7 +60,7 @@ class IngestCounts:
 def ingest_app(
     *,
     inbox: Inbox,
-    tokens: NodeTokens,
+    tokens: Credentials,
     settings: IngestSettings,
     clock: Clock,
     cluster: str,
@@ -92,7 +93,7 @@ class _Desk:
     """One request after the other, from its token to its answer."""
 
     inbox: Inbox
-    tokens: NodeTokens
+    tokens: Credentials
     settings: IngestSettings
     clock: Clock
     cluster: str
@@ -118,7 +119,7 @@ class _Desk:
         return response
 
     async def _take(self, request: Request) -> Response:
-        node = self._node_of(request)
+        node = await self._node_of(request)
         body = await self._read_body(request)
         reports = decode_reports(
             body,
@@ -137,11 +138,16 @@ class _Desk:
         self._count(deliveries, len(body))
         return _json(200, {"acknowledged": [report.sequence for report in reports]})
 
-    def _node_of(self, request: Request) -> str:
+    async def _node_of(self, request: Request) -> str:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
             raise _Refused(401, "Send this node's token: `Authorization: Bearer …`.", WWW_Authenticate="Bearer")
         node = self.tokens.node_of(token.strip())
+        if node is None and self.tokens.can_ask(token.strip()):
+            try:  # asks another server: off this loop, so that the other agents' reports go on
+                node = await run_in_threadpool(self.tokens.ask, token.strip())
+            except SchedulerError as error:
+                raise _Refused(503, f"Whose token this is cannot be asked now: {error}") from error
         if node is None:
             raise _Refused(
                 401,

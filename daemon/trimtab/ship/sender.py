@@ -28,12 +28,16 @@ LIVE_SENDS_MAX = 2
 """The one kept in memory during a disk fault, and the newest on disk."""
 
 
+TOKEN_ENVIRONMENT = "TRIMTAB_NODE_TOKEN"
+
+
 def sender_of(settings: AgentSettings, *, spool: Spool, clock: Clock) -> Sender:
     """The sender that an agent's settings describe. Raises SettingsError with the fix."""
     return Sender(
         spool=spool,
         urls=settings.daemon_urls,
-        token=read_token(settings.token_file, environment_name="TRIMTAB_NODE_TOKEN"),
+        token=read_token(settings.token_file, environment_name=TOKEN_ENVIRONMENT),
+        token_file=settings.token_file,
         ca_file=settings.ca_file,
         allow_plaintext=settings.allow_plaintext,
         replay_reports_per_second=settings.replay_reports_per_second,
@@ -61,12 +65,16 @@ class Sender:
         urls: Sequence[str],
         token: str | None,
         clock: Clock,
+        token_file: str = "",
         ca_file: str = "",
         allow_plaintext: bool = False,
         replay_reports_per_second: float = 20.0,
         jitter: random.Random | None = None,
     ) -> None:
-        """Prepare sessions; nothing is sent yet. Raises SettingsError with the fix."""
+        """Prepare sessions; nothing is sent yet. Raises SettingsError with the fix.
+
+        A `token_file` is read again when it changes: a service account's token is renewed every hour.
+        """
         for url in urls:
             _check_url(url, allow_plaintext=allow_plaintext)
         if urls and not token:
@@ -84,16 +92,32 @@ class Sender:
         self._allowance = 0.0
         self._allowed_at_seconds = clock.monotonic_seconds()
         spread = jitter or random.Random()
+        self._token, self._token_file = token, token_file
         self._peers = [Peer(url, token=token or "", ca_file=ca_file, clock=clock, jitter=spread) for url in urls]
 
     def tick(self) -> str:
         """Send the live report and as much backlog as the rate allows; says what came of it."""
         if not self._peers:
             return f"no daemon_urls are set; {self._spool.waiting} reports are kept in the spool"
+        self._renew_token()
         live = self.send_live()
         waiting_before = self._spool.waiting
         sent = self.send_backlog()
         return self._sentence(live=live, sent=sent, waiting_before=waiting_before)
+
+    def _renew_token(self) -> None:
+        """Take the file's token where it is another one; a file that cannot be read leaves the one in use."""
+        if not self._token_file:
+            return
+        try:
+            token = read_token(self._token_file, environment_name=TOKEN_ENVIRONMENT)
+        except SettingsError as error:
+            self.trouble = str(error)
+            return
+        if token and token != self._token:
+            self._token = token
+            for peer in self._peers:
+                peer.use(token)
 
     def close(self) -> None:
         """Hang up; what waits stays in the spool."""

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
@@ -47,6 +48,22 @@ def digest_of(token: str) -> str:
     return hashlib.sha256(token.encode()).hexdigest()
 
 
+class Credentials(Protocol):
+    """Whose token it is: what is known is said at once, what has to be asked elsewhere only when it is asked."""
+
+    def node_of(self, token: str) -> str | None:
+        """The node that a token belongs to, as far as it is known here, or None."""
+        ...
+
+    def can_ask(self, token: str) -> bool:
+        """Whether somebody else may know it."""
+        ...
+
+    def ask(self, token: str) -> str | None:
+        """The node by whoever else knows it, or None; may take as long as a request. Raises SchedulerError."""
+        ...
+
+
 class NodeTokens:
     """The daemon's view of the file: token in, node out."""
 
@@ -76,6 +93,14 @@ class NodeTokens:
             self._refresh()
             node = self._find(presented)
         return node
+
+    def can_ask(self, token: str) -> bool:  # noqa: ARG002 - one shape for all credentials
+        """The file is all that there is."""
+        return False
+
+    def ask(self, token: str) -> str | None:
+        """The same as `node_of`."""
+        return self.node_of(token)
 
     def _find(self, presented: str) -> str | None:
         for digest, node in self._nodes.get(presented[:_SHELF_CHARS], ()):

@@ -1,0 +1,214 @@
+"""The deploy manifests on a real API server: the reader changes nothing, the actor only what the policies leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.cluster import objects
+from tests.cluster.client import ApiError, Client, Json, wait_for
+from tests.cluster.plane import Plane
+from tests.cluster.space import Space
+
+MANIFESTS = Path(__file__).parents[2] / "docs/how-to/kubernetes"
+NOT_RUN_HERE = ("Deployment", "DaemonSet", "PersistentVolumeClaim", "Service", "ConfigMap", "Kustomization")
+OURS = {"trimtab/hold": '[{"mark":"trimtab:3fa9c1:R1"}]'}
+PLURALS = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "AdmissionCheck": "admissionchecks",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
+}
+
+
+def documents() -> list[Json]:
+    found = []
+    for path in sorted(MANIFESTS.glob("*/*.yaml")):
+        found += [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one]
+    return [one for one in found if one["kind"] not in NOT_RUN_HERE]
+
+
+@pytest.fixture(scope="module")
+def installed(plane: Plane) -> Iterator[Plane]:
+    """The manifests as `kubectl apply` would put them there, without what needs an image."""
+    made = documents()
+    for one in sorted(made, key=lambda each: list(PLURALS).index(each["kind"])):
+        plane.client.ensure(PLURALS[one["kind"]], one)
+    yield plane
+    for one in made:
+        if one["kind"] != "Namespace":
+            plane.client.delete(PLURALS[one["kind"]], one["metadata"]["name"], one["metadata"].get("namespace"))
+
+
+@pytest.fixture(scope="module")
+def reader(installed: Plane) -> Iterator[Client]:
+    client = installed.client_of("trimtab-reader", "trimtab")
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def actor(installed: Plane) -> Iterator[Client]:
+    client = installed.client_of("trimtab-actor", "trimtab")
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def scene(installed: Plane) -> Iterator[Space]:
+    """A rack with a running gang `g`, a waiting pod `late`, a plain job `plain`."""
+    made = Space(installed.client)
+    made.add_racks(racks=1, nodes_per_rack=2)
+    made.run_gang("g", pods=1, gpus=8, topology={objects.REQUIRED_TOPOLOGY: objects.RACK})
+    yield made
+    made.remove()
+
+
+def refusal_of(act: Any) -> str:
+    with pytest.raises(ApiError) as caught:
+        act()
+    return f"{caught.value.status} {caught.value}"
+
+
+READS = (
+    "nodes", "pods", "namespaces", "jobs", "deployments", "statefulsets", "poddisruptionbudgets", "jobsets",
+    "workloads", "clusterqueues", "localqueues", "cohorts", "resourceflavors", "topologies", "admissionchecks",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("resource", READS)
+def test_the_reader_reads_what_a_snapshot_is_made_of(reader: Client, resource: str) -> None:
+    assert isinstance(reader.list(resource), list)
+
+
+def test_the_reader_changes_nothing_but_its_own_lease_and_events(reader: Client, scene: Space) -> None:
+    node, pod = scene.nodes[0], scene.pods("g")[0]["metadata"]["name"]
+    workload = scene.workload("g")["metadata"]["name"]
+    queue = f"{scene.namespace}-tas"
+    for act in (
+        lambda: reader.patch("nodes", node, {"spec": {"unschedulable": True}}),
+        lambda: reader.evict(pod, scene.namespace),
+        lambda: reader.delete("pods", pod, scene.namespace),
+        lambda: reader.patch("workloads", workload, {"spec": {"active": False}}, scene.namespace),
+        lambda: reader.patch("jobs", "g", {"spec": {"suspend": True}}, scene.namespace),
+        lambda: reader.patch("clusterqueues", queue, {"spec": {"stopPolicy": "Hold"}}),
+        lambda: reader.list("secrets"),
+        lambda: reader.create("configmaps", {"metadata": {"name": "x", "namespace": "trimtab"}}),
+    ):
+        assert refusal_of(act).startswith("403 ")
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "trimtab", "namespace": "trimtab"},
+    }
+    assert reader.ensure("leases", lease)["metadata"]["name"] == "trimtab"
+
+
+def test_the_actor_does_what_a_command_needs(actor: Client, scene: Space) -> None:
+    node, workload = scene.nodes[1], scene.workload("g")["metadata"]["name"]
+    marked = {"metadata": {"annotations": OURS}}
+    actor.patch("nodes", node, {**marked, "spec": {"unschedulable": True}})
+    wait_for(
+        lambda: any(
+            one["key"] == "node.kubernetes.io/unschedulable"
+            for one in actor.get("nodes", node)["spec"].get("taints", [])
+        ),
+        "the cordon's taint",
+    )
+    taint = {"key": "trimtab/seat", "value": "x", "effect": "NoSchedule"}
+    actor.patch("nodes", node, [{"op": "add", "path": "/spec/taints/-", "value": taint}], kind="json")
+    actor.patch("nodes", node, {"metadata": {"labels": {"trimtab/seat-3f": "1"}}})
+    actor.patch("nodes", node, {"spec": {"unschedulable": False}, "metadata": {"annotations": {"trimtab/hold": None}}})
+    actor.patch("clusterqueues", f"{scene.namespace}-tas", {**marked, "spec": {"stopPolicy": "Hold"}})
+    actor.patch("clusterqueues", f"{scene.namespace}-tas", {"spec": {"stopPolicy": "None"}})
+    scene.gang("plain", pods=1, gpus=64, queue=None)
+    late = wait_for(lambda: scene.pods("plain"), "a waiting pod")[0]["metadata"]["name"]
+    toleration = {"key": "trimtab/seat", "operator": "Equal", "value": "x", "effect": "NoSchedule"}
+    add = [{"op": "add", "path": "/spec/tolerations/-", "value": toleration}]
+    actor.patch("pods", late, add, scene.namespace, kind="json")
+    actor.patch("jobs", "plain", {**marked, "spec": {"suspend": True}}, scene.namespace)
+    actor.patch("workloads", workload, {**marked, "spec": {"active": False}}, scene.namespace)
+    scene.wait_condition("g", "QuotaReserved=False")
+    actor.patch("workloads", workload, {"spec": {"active": True}}, scene.namespace)
+    pods = scene.wait_running("g", 1)
+    assert pods
+    pod = scene.pods("g")[0]["metadata"]
+    actor.evict(pod["name"], scene.namespace, uid=pod["uid"])
+
+
+def test_the_actor_is_refused_everything_else(actor: Client, scene: Space) -> None:
+    node, workload = scene.nodes[1], scene.workload("g")["metadata"]["name"]
+    pod = scene.pods("g")[0]["metadata"]["name"]
+    foreign = {"key": "someone/else", "effect": "NoSchedule"}
+    scene.client.patch("nodes", node, {"spec": {"taints": [foreign]}, "metadata": {"annotations": {"keep": "me"}}})
+    wait_for(lambda: _is_denied(actor, node), "the policies in force")
+    by_policy = (
+        lambda: actor.patch("nodes", node, {"spec": {"taints": []}}),
+        lambda: actor.patch("nodes", node, {"metadata": {"labels": {"team": "x"}}}),
+        lambda: actor.patch("nodes", node, {"metadata": {"annotations": {"keep": None}}}),
+        lambda: actor.patch(
+            "nodes", node, {"spec": {"taints": [foreign, {"key": "trimtab/x", "effect": "NoExecute"}]}}
+        ),
+        lambda: actor.patch("workloads", workload, {"spec": {"priority": 99}}, scene.namespace),
+        lambda: actor.patch("workloads", workload, {"metadata": {"labels": {"x": "y"}}}, scene.namespace),
+        lambda: actor.patch("clusterqueues", f"{scene.namespace}-tas", {"spec": {"stopPolicy": "HoldAndDrain"}}),
+        lambda: actor.patch("clusterqueues", f"{scene.namespace}-tas", {"spec": {"cohortName": "other"}}),
+        lambda: actor.patch("pods", pod, {"metadata": {"labels": {"x": "y"}}}, scene.namespace),
+        lambda: actor.patch("pods", pod, _image("other"), scene.namespace, kind="strategic"),
+        lambda: actor.patch("jobs", "g", {"spec": {"backoffLimit": 99}}, scene.namespace),
+        lambda: actor.patch("jobs", "g", {"metadata": {"labels": {"x": "y"}}}, scene.namespace),
+        lambda: actor.patch(
+            "workloads", workload, {"status": {"unhealthyNodes": [{"name": node}]}}, scene.namespace,
+            subresource="status",
+        ),
+        lambda: actor.patch(
+            "workloads", workload, {"status": {"admission": None}}, scene.namespace, subresource="status"
+        ),
+    )  # fmt: skip
+    for act in by_policy:
+        assert "trimtab" in refusal_of(act)
+    by_role = (
+        lambda: actor.delete("pods", pod, scene.namespace),
+        lambda: actor.delete("nodes", node),
+        lambda: actor.delete("workloads", workload, scene.namespace),
+        lambda: actor.patch("nodes", node, {"status": {"conditions": []}}, subresource="status"),
+        lambda: actor.create("pods", objects.pod("p", scene.namespace)),
+        lambda: actor.list("secrets"),
+        lambda: actor.patch("deployments", "d", {"spec": {"replicas": 0}}, scene.namespace),
+    )
+    for act in by_role:
+        assert refusal_of(act).startswith("403 ")
+
+
+def _is_denied(actor: Client, node: str) -> bool:
+    try:
+        actor.patch("nodes", node, {"metadata": {"labels": {"probe": "x"}}}, dryRun="All")
+    except ApiError as error:
+        return "trimtab" in str(error)
+    return False
+
+
+def _image(image: str) -> Json:
+    return {"spec": {"containers": [{"name": "main", "image": image}]}}
+
+
+def test_an_agents_account_may_do_nothing(installed: Plane, scene: Space) -> None:
+    agent = installed.client_of("trimtab-agent", "trimtab")
+    try:
+        for act in (
+            lambda: agent.list("nodes"),
+            lambda: agent.list("pods"),
+            lambda: agent.patch("nodes", scene.nodes[0], {"spec": {"unschedulable": True}}),
+            lambda: agent.list("configmaps", "trimtab"),
+        ):
+            assert refusal_of(act).startswith("403 ")
+    finally:
+        agent.close()
