@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help demo test lint bench score docs screenshots clean
+.PHONY: help demo test cluster lint bench score docs screenshots clean
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -13,9 +13,12 @@ help: ## This list
 demo: $(VENV)/.demo ## A simulated cluster, its agents, the daemon and the page; ARGS="--for 60 --auto-approve"
 	@$(BIN)/trimtab demo $(ARGS)
 
-test: $(VENV)/.test lint ## Lint, types, import contracts, and all tests; ARGS="-k spool" for some
+test: $(VENV)/.test lint cluster ## Lint, types, import contracts, and all tests; ARGS="-k spool" for some
 	@echo "== tests (servers that are found are started; what is skipped is named at the end)"
 	@$(BIN)/pytest $(ARGS)
+
+cluster: $(VENV)/.test ## The control plane that the tests run on: about 15 min cold, kept in ~/.cache; needs Go and root
+	@$(BIN)/python -m tests.cluster.build
 
 lint: $(VENV)/.test ## ruff, mypy --strict, import contracts, promtool
 	@echo "== ruff"; $(BIN)/ruff check . && $(BIN)/ruff format --check -q .

@@ -113,7 +113,7 @@ def build(*, say=print) -> Binaries:
             Path(folder).rename(cache() / key())
             Path(folder).mkdir()  # TemporaryDirectory removes a folder, and this one moved
         _prune()
-        say(f"== control plane: built in {time.monotonic() - started:.0f} s into {cache() / key()}")
+        say(f"   built in {time.monotonic() - started:.0f} s")
     return Binaries(folder=cache() / key())
 
 
@@ -211,7 +211,8 @@ def main() -> int:
         if reason := why_not():
             print(f"== control plane: {reason}", flush=True)
             return 1 if mode() == "require" else 0
-        build(say=lambda line: print(line, flush=True))
+        binaries = build(say=lambda line: print(line, flush=True))
+        print(f"== control plane: ready in {binaries.folder}", flush=True)
     except BuildError as error:
         print(f"== control plane: {error}", file=sys.stderr, flush=True)
         return 1

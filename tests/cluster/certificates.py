@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -39,6 +40,13 @@ class Signed:
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
 
+    @classmethod
+    def read(cls, folder: Path, name: str) -> Signed:
+        """What `write` wrote."""
+        key = serialization.load_pem_private_key((folder / f"{name}.key").read_bytes(), password=None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        return cls(certificate=x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes()), key=key)
+
     def write(self, folder: Path, name: str) -> None:
         """Write NAME.crt and NAME.key."""
         key = self.key.private_bytes(
@@ -48,20 +56,20 @@ class Signed:
         _replace(folder / f"{name}.crt", self.certificate.public_bytes(serialization.Encoding.PEM), mode=0o644)
 
 
-def machine_folder() -> Path:
+def machine_folder(home: Path = MACHINE_FOLDER, kueue_folders: Sequence[Path] = KUEUE_FOLDERS) -> Path:
     """Folder with ca.crt, tls.crt and tls.key, made or renewed when needed; Kueue's fixed paths hold the same."""
-    MACHINE_FOLDER.mkdir(parents=True, exist_ok=True)
-    with (MACHINE_FOLDER / "lock").open("w") as lock:
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if _days_left(MACHINE_FOLDER / "ca.crt") < SERVER_DAYS + RENEW_DAYS:
-            sign(CA_NAME, days=CA_DAYS).write(MACHINE_FOLDER, "ca")
-            (MACHINE_FOLDER / "tls.crt").unlink(missing_ok=True)
-        if _days_left(MACHINE_FOLDER / "tls.crt") < RENEW_DAYS:
+        if _days_left(home / "ca.crt") < SERVER_DAYS + RENEW_DAYS:
+            sign(CA_NAME, days=CA_DAYS).write(home, "ca")
+            (home / "tls.crt").unlink(missing_ok=True)
+        if _days_left(home / "tls.crt") < RENEW_DAYS:
             # The CA stays, so planes that run go on trusting what they read.
-            sign("localhost", issuer=_read(MACHINE_FOLDER, "ca"), names=SERVER_NAMES).write(MACHINE_FOLDER, "tls")
-        for folder in KUEUE_FOLDERS:
-            _copy(folder)
-    return MACHINE_FOLDER
+            sign("localhost", issuer=Signed.read(home, "ca"), names=SERVER_NAMES).write(home, "tls")
+        for folder in kueue_folders:
+            _copy(home, folder)
+    return home
 
 
 def front_proxy(folder: Path) -> None:
@@ -119,12 +127,6 @@ def sign(
     return Signed(certificate=builder.sign(issuer.key if issuer else key, hashes.SHA256()), key=key)
 
 
-def _read(folder: Path, name: str) -> Signed:
-    key = serialization.load_pem_private_key((folder / f"{name}.key").read_bytes(), password=None)
-    assert isinstance(key, ec.EllipticCurvePrivateKey)
-    return Signed(certificate=x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes()), key=key)
-
-
 def _days_left(path: Path) -> float:
     if not path.exists() or not path.with_suffix(".key").exists():
         return 0.0
@@ -132,13 +134,13 @@ def _days_left(path: Path) -> float:
     return (ends - datetime.now(UTC)).total_seconds() / 86400
 
 
-def _copy(folder: Path) -> None:
+def _copy(home: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / "tls.crt"
     if target.exists() and not _is_ours(target):
         raise RuntimeError(f"{target} is not from these tests: a real Kueue's? Move it away, or run on another machine")
     for name in ("tls.key", "tls.crt"):
-        content = (MACHINE_FOLDER / name).read_bytes()
+        content = (home / name).read_bytes()
         if not (folder / name).exists() or (folder / name).read_bytes() != content:
             _replace(folder / name, content, mode=0o600 if name.endswith("key") else 0o644)
 

@@ -59,8 +59,8 @@ class Plane:
         self.ca_file = self.certificates / "ca.crt"
         self.token = secrets.token_hex(16)
         self.admin_kubeconfig = self.folder / "admin.kubeconfig"
-        self.client = Client(self.url, self.token, self.ca_file)
-        self.kubelet = Kubelet(Client(self.url, self.token, self.ca_file))
+        self.client = self.admin_client()
+        self.kubelet = Kubelet(self.admin_client())
 
     @classmethod
     def boot(
@@ -172,6 +172,17 @@ class Plane:
         """A client that is a service account; close it."""
         return Client(self.url, self.service_account_token(name, namespace), self.ca_file)
 
+    def admin_client(self, *, timeout_seconds: float = 30.0) -> Client:
+        """One more client of the administrator; close it."""
+        return Client(self.url, self.token, self.ca_file, timeout_seconds=timeout_seconds)
+
+    def audited(self, name: str, namespace: str) -> list[Json]:
+        """All that a service account asked of the API server, as its audit log has it; writes that RBAC allowed with bodies."""
+        log = self.folder / "audit.log"
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+        user = f"system:serviceaccount:{namespace}:{name}"
+        return [event for event in map(json.loads, lines) if event["user"]["username"] == user]
+
     def install_crds(self, path: Path) -> None:
         """Create the CRDs of a YAML file and wait until clients may use them."""
         documents = [found for found in yaml.safe_load_all(path.read_text(encoding="utf-8")) if found]
@@ -203,18 +214,18 @@ class Plane:
         self.start("kube-apiserver")
         if has_kueue:
             self._install_kueue()
-        self.programs["kube-controller-manager"].start()
-        self.programs["kube-scheduler"].start()
         for path in (*sorted(OWN_CRDS.glob("*.yaml")), *crds):
             self.install_crds(path)
-        for name in ("kube-controller-manager", "kube-scheduler"):
-            self.wait_ready(name)
+        names = ["kube-controller-manager", "kube-scheduler"]
         if has_kueue:
-            self._wait(
-                "kueue kinds", lambda: self.client.is_discovered("kueue.x-k8s.io", "v1beta2", at_least=kueue.KINDS)
-            )
+            # Kueue exits when it starts before discovery lists its kinds; the garbage collector looks every 30 s only.
+            self._wait("kueue kinds", self._are_kueue_kinds_discovered)
             self._write_kueue_configuration(gates, extra)
-            self.start("kueue")
+            names.append("kueue")
+        for name in names:
+            self.programs[name].start()
+        for name in names:
+            self.wait_ready(name)
         self.boot_seconds["total"] = time.monotonic() - started
 
     def _prepare(self) -> None:
@@ -222,6 +233,7 @@ class Plane:
         certificates.service_account_keys(self.folder)
         (self.folder / "tokens.csv").write_text(f'{self.token},admin,admin,"system:masters"\n', encoding="ascii")
         self._write_kubeconfig(self.admin_kubeconfig, self.token)
+        (self.folder / "audit-policy.json").write_text(json.dumps(flags.audit_policy()), encoding="utf-8")
         configuration = flags.scheduler_configuration(self.admin_kubeconfig)
         (self.folder / "scheduler.json").write_text(json.dumps(configuration), encoding="utf-8")
 
@@ -299,6 +311,9 @@ class Plane:
             "kube-scheduler": lambda: self._is_healthy("kube-scheduler"),
             "kueue": self._is_kueue_ready,
         }
+
+    def _are_kueue_kinds_discovered(self) -> bool:
+        return self.client.is_discovered("kueue.x-k8s.io", "v1beta2", at_least=kueue.KINDS)
 
     def _is_kueue_ready(self) -> bool:
         ready = _fetch(f"http://127.0.0.1:{self.ports['kueue-health']}/readyz").status_code == 200

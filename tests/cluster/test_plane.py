@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+import requests
 from tests.cluster import objects
-from tests.cluster.client import wait_for
+from tests.cluster.client import ApiError, Json, wait_for
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
 
@@ -95,6 +98,9 @@ def test_a_device_taint_keeps_new_pods_off_one_gpu(plane: Plane, space: Space) -
     assert devices_used == ["gpu-1"]
     plane.client.delete("devicetaintrules", space.namespace)
     wait_for(lambda: len(space.seats()) == 2, "both pods running once the rule is gone")
+    rule["taint"] = {**taint, "effect": "NoExecute"}
+    space.add("devicetaintrules", {"metadata": {"name": f"{space.namespace}-2"}, "spec": rule})
+    wait_for(lambda: len(space.seats()) == 1, "the pod on the tainted GPU deleted")
 
 
 def _claim(space: Space, name: str) -> None:
@@ -172,10 +178,19 @@ def test_a_service_account_is_known_and_may_nothing_by_itself(plane: Plane, spac
     token = plane.service_account_token("reader", space.namespace)
     review = plane.client.create("tokenreviews", {"spec": {"token": token}})
     assert review["status"]["user"]["username"] == f"system:serviceaccount:{space.namespace}:reader"
-    reader = plane.client_of("reader", space.namespace)
-    with pytest.raises(Exception, match="403 Forbidden"):
-        reader.list("nodes")
-    reader.close()
+
+    def both() -> list[Json]:
+        found = plane.audited("reader", space.namespace)
+        return found if len(found) == 2 else []
+
+    with contextlib.closing(plane.client_of("reader", space.namespace)) as reader:
+        with pytest.raises(ApiError, match="403 Forbidden"):
+            reader.list("nodes")
+        with pytest.raises(ApiError, match="403 Forbidden"):
+            reader.patch("nodes", "n1", {"spec": {"unschedulable": True}})
+    listed, patched = wait_for(both, "both requests audited")
+    assert (listed["verb"], listed["responseStatus"]["code"]) == ("list", 403)
+    assert (patched["verb"], patched["objectRef"]["name"], patched["responseStatus"]["code"]) == ("patch", "n1", 403)
 
 
 def test_kueue_takes_other_settings_and_its_own_again(plane: Plane, space: Space) -> None:
@@ -200,6 +215,8 @@ def test_a_killed_api_server_comes_back_and_all_go_on(plane: Plane, space: Space
 def test_a_frozen_api_server_goes_on_where_it_was(plane: Plane, space: Space) -> None:
     space.add_node("n1")
     plane.pause("kube-apiserver")
+    with contextlib.closing(plane.admin_client(timeout_seconds=1.0)) as client, pytest.raises(requests.Timeout):
+        client.list("nodes")
     plane.resume("kube-apiserver")
     space.run_gang("g", pods=1, gpus=1)
     assert len(space.seats("g")) == 1
