@@ -192,6 +192,22 @@ class Nodes:
         self.pen.patch(command, path, body, PatchKind.JSON, what=what)
         return True
 
+    def nominate(self, command: Command, pod: Pod, node: str) -> bool:
+        """Have the scheduler try this node first for a pod that waits; False when it is placed, gone or told already.
+
+        It reserves nothing and is dropped where it does not fit. Before the toleration, so that the pod's next try
+        sees both.
+        """
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name)
+        found = self._same(pod, path)
+        told = ((found or {}).get("status") or {}).get("nominatedNodeName")
+        if found is None or found["spec"].get("nodeName") or told == node:
+            return False
+        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}
+        what = f"nominate {node} for pod {pod.metadata.key}"
+        self.pen.patch(command, f"{path}/status", body, PatchKind.MERGE, what=what)
+        return True
+
     def evict(self, command: Command, pod: Pod) -> bool:
         """Ask for a pod's eviction; False when it is gone or going already. A disruption budget's no is SchedulerBusy.
 
