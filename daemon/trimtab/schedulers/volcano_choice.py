@@ -1,4 +1,4 @@
-"""How a move of a Volcano workload is carried out, and every reason not to. Pure: judged on the view of one snapshot."""
+"""How a move of a Volcano workload is carried out, and every reason not to. Pure: judged on one view."""
 
 from __future__ import annotations
 
@@ -174,6 +174,14 @@ def why_not(case: Case) -> str | None:
     return next((text for reason in REASONS if (text := reason(case)) is not None), None)
 
 
+def why_never(case: Case) -> str | None:
+    """The same for what does not pass by waiting."""
+    job = case.job
+    if job is not None and job.phase in RESTARTING:
+        return None
+    return next((text for reason in FOR_GOOD if (text := reason(case)) is not None), None)
+
+
 def _nothing_brings_it_back(case: Case) -> str | None:
     if case.ref.kind == "pod":
         return "it is a bare pod, and nothing makes it anew once it is evicted"
@@ -261,3 +269,4 @@ REASONS: tuple[Callable[[Case], str | None], ...] = (
     _queue,
     _dead_parts,
 )
+FOR_GOOD = (_nothing_brings_it_back, _not_at_work, _no_way)
