@@ -44,6 +44,8 @@ JOBSET = Kind(name="jobset", group="jobset.x-k8s.io", version="v1alpha2", plural
 DEPLOYMENT = Kind(name="deployment", group="apps", version="v1", plural="deployments")
 REPLICASET = Kind(name="replicaset", group="apps", version="v1", plural="replicasets")
 STATEFULSET = Kind(name="statefulset", group="apps", version="v1", plural="statefulsets")
+BARE = Kind(name="pod", group="", version="v1", plural="pods")
+"""A pod of its own: let onto a seat while it waits, never stopped."""
 KINDS: Mapping[str, Kind] = {one.name: one for one in (JOB, JOBSET, DEPLOYMENT, REPLICASET, STATEFULSET)}
 
 
@@ -184,3 +186,33 @@ def ignores_disruption(job: Loose | Owner) -> bool:
         and any(one.get("type") == "DisruptionTarget" for one in rule.get("onPodConditions") or ())
         for rule in rules
     )
+
+
+def steering(spec: Mapping[str, Any], key: str, value: str) -> list[dict[str, Any]]:
+    """JSON patch operations that give a Job's template our toleration and a preference for nodes with our label.
+
+    Neither can be taken away while the Job runs. Both name a value that dies with the command: inert from then on; an
+    older one of ours goes.
+    """
+    pod = (spec.get("template") or {}).get("spec") or {}
+    tolerations = [one for one in pod.get("tolerations") or () if one.get("key") != key]
+    tolerations.append({"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"})
+    return [
+        {"op": "add", "path": "/spec/template/spec/tolerations", "value": tolerations},
+        {"op": "add", "path": "/spec/template/spec/affinity", "value": _preferring(pod.get("affinity"), key, value)},
+    ]
+
+
+def _preferring(affinity: Mapping[str, Any] | None, key: str, value: str) -> dict[str, Any]:
+    affinity = dict(affinity or {})
+    node = dict(affinity.get("nodeAffinity") or {})
+    name = "preferredDuringSchedulingIgnoredDuringExecution"
+    terms = [one for one in node.get(name) or () if not _is_seat_wish(one, key)]
+    wish = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    node[name] = [*terms, {"weight": 100, "preference": wish}]
+    return {**affinity, "nodeAffinity": node}
+
+
+def _is_seat_wish(term: Mapping[str, Any], key: str) -> bool:
+    expressions: Sequence[Mapping[str, Any]] = (term.get("preference") or {}).get("matchExpressions") or ()
+    return any(one.get("key") == key for one in expressions)

@@ -161,9 +161,9 @@ def gang(case: Case) -> str | None:
         return None
     stays = workload.pods - len(leaving_seats(case.move, is_whole=False))
     return (
-        f"{workload.name} is a gang of {workload.pods} pods: with {workload.pods - stays} evicted the other {stays} lose "
-        "their peers, and no queueing controller stops and starts them together. It does not declare that a pod may be "
-        "replaced (annotation trimtab/replaceable-pods)."
+        f"{workload.name} is a gang of {workload.pods} pods: with {workload.pods - stays} evicted the other {stays} "
+        "lose their peers, and no queueing controller stops and starts them together. It does not declare that a pod "
+        "may be replaced (annotation trimtab/replaceable-pods)."
     )
 
 

@@ -1,0 +1,224 @@
+"""Stops and starts of one workload in plain Kubernetes: whole by `spec.suspend`, or pod by pod by eviction.
+
+Level-triggered: each call reads what is there and does the one write that is due. What must be remembered is written
+on the object in the same patch: on a Job that we stopped it, on a pod that it is to leave.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace as changed
+
+from trimtab.errors import SchedulerGone, SchedulerRefused
+from trimtab.model.command import Command, Move, Seat
+from trimtab.schedulers.face import SEAT, escaped, value_of
+from trimtab.schedulers.kubernetes import PatchKind
+from trimtab.schedulers.marks import SUSPEND, Hold, annotation, hold_of, hold_text, read_holds, with_hold, without_hold
+from trimtab.schedulers.nodes import Nodes
+from trimtab.schedulers.objects import Pod
+from trimtab.schedulers.plain_owners import JOB, PODS, Owner, ignores_disruption, is_homeless, is_serving, steering
+from trimtab.schedulers.plain_rules import QUEUE_NAME, leaving_seats, name_of
+
+MOVED = "moved"
+"""In `what` of a Job: it was stopped and started again by this command, and is not stopped twice."""
+LEAVES = "leaves"
+"""In `what` of a pod: this command takes it off. Written before the first eviction, so that no new pod ever is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stops:
+    """Writes on owners and pods. `nodes` has the pen and the prefix."""
+
+    nodes: Nodes
+
+    @property
+    def prefix(self) -> str:
+        """Prefix of all our names."""
+        return self.nodes.prefix
+
+    # --- whole workloads
+
+    def advance_whole(self, command: Command, owner: Owner, seats: Sequence[Seat]) -> None:
+        """Stop; once every pod is gone, start again; never twice."""
+        hold = hold_of(_annotations(owner), self.prefix, command.mark)
+        name = owner.address.text
+        if hold is not None and MOVED in hold.what:
+            return
+        if hold is None or SUSPEND not in hold.what:
+            self._suspend(command, owner)
+        elif not owner.is_suspended:
+            raise SchedulerRefused(f"Somebody resumed {name} since {command.name} suspended it: a veto.")
+        elif not owner.pods:
+            self._resume(command, owner, seats, hold)
+
+    def _suspend(self, command: Command, owner: Owner) -> None:
+        name = owner.address.text
+        if owner.is_suspended:
+            raise SchedulerRefused(f"Somebody suspended {name}; it is theirs to resume.")
+        if QUEUE_NAME in (owner.metadata.get("labels") or {}):
+            raise SchedulerRefused(f"{name} is admitted by Kueue, which alone suspends and resumes it.")
+        hold = Hold(mark=command.mark, what=(SUSPEND,), why=_why(command), at=self._now(), before={"suspend": False})
+        body = {"metadata": self._signed(owner, hold), "spec": {"suspend": True}}
+        self.nodes.pen.patch(command, owner.path, body, PatchKind.MERGE, what=f"suspend {_full(owner)}")
+
+    def _resume(self, command: Command, owner: Owner, seats: Sequence[Seat], hold: Hold) -> None:
+        """Start again. A Job's pods are let onto their seats from their first moment on, where the server permits."""
+        moved = changed(hold, what=(MOVED,), before={})
+        what = f"resume {_full(owner)}"
+        if seats and owner.kind is JOB:
+            steered = self._steered(command, owner, moved)
+            try:
+                self._forget_start(command, owner)
+                self.nodes.pen.patch(
+                    command, owner.path, steered, PatchKind.JSON, what=f"{what} with a way to its seats"
+                )
+            except SchedulerRefused:
+                # No right on jobs/status, or a server that keeps templates fixed: its pods are let on one by one.
+                pass
+            else:
+                return
+        body = {"metadata": self._signed(owner, moved), "spec": {"suspend": False}}
+        self.nodes.pen.patch(command, owner.path, body, PatchKind.MERGE, what=what)
+
+    def _forget_start(self, command: Command, owner: Owner) -> None:
+        """A suspended Job's template may change only while it has no start time; it gets a new one when it starts."""
+        if not owner.status.get("startTime"):
+            return
+        body = {"metadata": {"uid": owner.metadata["uid"]}, "status": {"startTime": None}}
+        what = f"forget the start time of {_full(owner)}"
+        self.nodes.pen.patch(command, f"{owner.path}/status", body, PatchKind.MERGE, what=what)
+
+    def _steered(self, command: Command, owner: Owner, hold: Hold) -> list[dict[str, Any]]:
+        """The JSON patch that starts a Job with a way to its seats, if it still is as it was read."""
+        signature = f"/metadata/annotations/{escaped(annotation(self.prefix))}"
+        return [
+            {"op": "test", "path": "/metadata/uid", "value": owner.metadata["uid"]},
+            {"op": "test", "path": "/spec/suspend", "value": True},
+            {"op": "test", "path": signature, "value": _annotations(owner)[annotation(self.prefix)]},
+            *steering(owner.spec, f"{self.prefix}/{SEAT}", value_of(command.mark)),
+            {"op": "add", "path": "/spec/suspend", "value": False},
+            {"op": "add", "path": signature, "value": self._text(owner, hold)},
+        ]
+
+    def give_back_whole(self, command: Command, owner: Owner) -> None:
+        """Start what this command stopped, unless somebody has; take its signature off."""
+        hold = hold_of(_annotations(owner), self.prefix, command.mark)
+        if hold is None:
+            return
+        rest = hold_text(without_hold(read_holds(_annotations(owner), self.prefix), command.mark))
+        body: dict[str, Any] = {"metadata": {**_version(owner), "annotations": {annotation(self.prefix): rest}}}
+        what = f"release {_full(owner)}"
+        if SUSPEND in hold.what and owner.is_suspended:
+            body["spec"] = {"suspend": False}
+            what = f"resume {_full(owner)}"
+        self.nodes.pen.patch(command, owner.path, body, PatchKind.MERGE, what=what)
+
+    # --- pod by pod
+
+    def mark_leavers(self, command: Command, move: Move, owner: Owner) -> None:
+        """Sign the pods that this command will take off, by name and node as planned."""
+        planned = {(name_of(seat), seat.node) for seat in leaving_seats(move, is_whole=False)}
+        for pod in owner.pods:
+            if (pod.metadata.name, pod.spec.node_name) not in planned or self.is_leaver(command, pod):
+                continue
+            hold = Hold(mark=command.mark, what=(LEAVES,), why=_why(command), at=self._now())
+            holds = with_hold(read_holds(pod.metadata.annotations, self.prefix), hold)
+            self._annotate(command, pod, hold_text(holds), what=f"mark pod {pod.metadata.key} as leaving")
+
+    def is_leaver(self, command: Command, pod: Pod) -> bool:
+        """Whether this command takes the pod off."""
+        hold = hold_of(pod.metadata.annotations, self.prefix, command.mark)
+        return hold is not None and LEAVES in hold.what
+
+    def advance_evictions(self, command: Command, owner: Owner) -> None:
+        """Evict the next pod, when the last one's replacement runs and no other is missing or going."""
+        leavers = [pod for pod in owner.pods if self.is_leaver(command, pod)]
+        if not leavers or any(pod.is_terminating for pod in owner.pods) or len(owner.pods) < owner.pods_wanted:
+            return
+        if not all(is_serving(pod) for pod in owner.pods if pod not in leavers):
+            return
+        self._check_failures(owner)
+        self.nodes.evict(command, leavers[0])
+
+    def _check_failures(self, owner: Owner) -> None:
+        """The Job may have failed more often since the plan was made."""
+        if owner.kind is not JOB or ignores_disruption(owner) or "backoffLimitPerIndex" in owner.spec:
+            return
+        failed, limit = int(owner.status.get("failed") or 0), int(owner.spec.get("backoffLimit", 6))
+        if failed + 1 > limit:
+            raise SchedulerRefused(
+                f"{owner.address.text} has failed {failed} of {limit} times: one eviction more would end it for good."
+            )
+
+    def give_back_pod(self, command: Command, pod: Pod) -> None:
+        """Take this command's signature off a pod that stays."""
+        if not self.is_leaver(command, pod) or pod.is_terminating:
+            return
+        rest = without_hold(read_holds(pod.metadata.annotations, self.prefix), command.mark)
+        try:
+            self._annotate(command, pod, hold_text(rest), what=f"release pod {pod.metadata.key}")
+        except SchedulerGone:
+            return
+
+    # --- seats
+
+    def steer(self, command: Command, owner: Owner, seats: Sequence[Seat]) -> None:
+        """Let pods that wait onto the seats that are left, each told which node to try first."""
+        left = Counter[str]()
+        for seat in seats:
+            left[seat.node] += 1
+        homeless = [pod for pod in owner.pods if is_homeless(pod)]
+        for pod in owner.pods:
+            if left[pod.spec.node_name] > 0 and not self.is_leaver(command, pod):
+                left[pod.spec.node_name] -= 1
+        own = {name_of(seat): seat.node for seat in seats}
+        for pod in homeless:
+            node = _seat_for(pod, own, left)
+            if node is None:
+                return
+            left[node] -= 1
+            self.nodes.nominate(command, pod, node)
+            self.nodes.tolerate(command, pod)
+
+    # --- signatures
+
+    def _signed(self, owner: Owner, hold: Hold) -> dict[str, Any]:
+        return {**_version(owner), "annotations": {annotation(self.prefix): self._text(owner, hold)}}
+
+    def _text(self, owner: Owner, hold: Hold) -> str:
+        return hold_text(with_hold(read_holds(_annotations(owner), self.prefix), hold)) or ""
+
+    def _annotate(self, command: Command, pod: Pod, text: str | None, *, what: str) -> None:
+        metadata = {"uid": pod.metadata.uid, "annotations": {annotation(self.prefix): text}}
+        path = PODS.path(pod.metadata.namespace, pod.metadata.name)
+        self.nodes.pen.patch(command, path, {"metadata": metadata}, PatchKind.MERGE, what=what)
+
+    def _now(self) -> datetime:
+        return self.nodes.pen.clock.now()
+
+
+def _seat_for(pod: Pod, own: Mapping[str, str], left: Counter[str]) -> str | None:
+    """The node for a pod: the one it is told already, the one planned for its name, else any that is left."""
+    wished = (pod.status.nominated_node_name, own.get(pod.metadata.name, ""))
+    return next((node for node in (*wished, *sorted(left)) if left[node] > 0), None)
+
+
+def _annotations(owner: Owner) -> Mapping[str, str]:
+    return owner.metadata.get("annotations") or {}
+
+
+def _version(owner: Owner) -> dict[str, Any]:
+    return {"resourceVersion": owner.metadata["resourceVersion"]}
+
+
+def _full(owner: Owner) -> str:
+    return f"{owner.kind.name} {owner.address.namespace}/{owner.address.name}"
+
+
+def _why(command: Command) -> str:
+    return command.recommendation.reason or command.recommendation.sentence
