@@ -1,0 +1,114 @@
+"""What the cluster bears of ours besides cordons and stops: reservations and held things, by our annotation. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from trimtab.model.cluster import Held, Reservation
+from trimtab.schedulers.face import mark_of_value
+from trimtab.schedulers.marks import CORDON, SUSPEND, UNREADABLE, Hold, annotation, read_holds
+from trimtab.schedulers.nodes_read import NodeFacts, taint_text
+from trimtab.schedulers.objects import Loose, Pod
+
+UNSIGNED = "unsigned"
+"""The mark of a taint or label of ours whose annotation somebody wiped, and whose value says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """One object that bears our annotation: `node gpu-07`, `clusterqueue research`."""
+
+    name: str
+    holds: tuple[Hold, ...]
+    node: str = ""
+    """Where the seats are, for seats that do not say."""
+    is_in_force: bool = True
+    """Whether the cordon or stop that the annotation speaks of is there, and ours."""
+    is_node: bool = False
+
+
+def signed_others(others: Mapping[str, Mapping[str, Loose]], prefix: str) -> Iterator[tuple[str, Loose, Signed]]:
+    """(kind, object, what it bears) of everything but nodes and pods that bears our annotation."""
+    key = annotation(prefix)
+    for plural, items in others.items():
+        word = _singular(plural)
+        for item in items.values():
+            if key in item.metadata.annotations:
+                name = f"{word} {item.metadata.key}"
+                yield plural, item, Signed(name=name, holds=read_holds(item.metadata.annotations, prefix))
+
+
+def _singular(plural: str) -> str:
+    name = plural.partition(".")[0]
+    if name.endswith("ies"):
+        return f"{name[:-3]}y"
+    return name.removesuffix("s")
+
+
+def signed_pods(pods: Iterable[Pod], prefix: str) -> Iterator[Signed]:
+    """Pods that bear our annotation."""
+    key = annotation(prefix)
+    for pod in pods:
+        if key in pod.metadata.annotations:
+            holds = read_holds(pod.metadata.annotations, prefix)
+            yield Signed(name=f"pod {pod.metadata.key}", holds=holds, node=pod.spec.node_name)
+
+
+def signed_node(facts: NodeFacts) -> Signed:
+    """What a node bears. A cordon that a person took off or set anew since is no longer in force as ours."""
+    marks = {hold.mark for hold in facts.holds if CORDON in hold.what}
+    return Signed(name=f"node {facts.name}", holds=facts.holds, node=facts.name, is_in_force=facts.cordoned_by in marks)
+
+
+def reservations_of(signed: Iterable[Signed]) -> tuple[Reservation, ...]:
+    """Room that is kept. The same room written on two objects (its node, its workload) counts once."""
+    kept: dict[tuple[str, str, str], int] = {}
+    for one in signed:
+        here: Counter[tuple[str, str, str]] = Counter()
+        for hold in one.holds:
+            for seat in hold.seats:
+                here[hold.mark, hold.workload or "", seat.node or one.node] += seat.gpus
+        for key, gpus in here.items():
+            kept[key] = max(kept.get(key, 0), gpus)
+    return tuple(
+        Reservation(node=node, gpus=gpus, workload=workload, command=mark)
+        for (mark, workload, node), gpus in sorted(kept.items())
+    )
+
+
+def held_of(signed: Iterable[Signed], nodes: Iterable[NodeFacts], prefix: str) -> tuple[Held, ...]:
+    """Everything else of ours, and what is left of an annotation that no longer tells the truth."""
+    found: list[Held] = []
+    for one in signed:
+        for hold in one.holds:
+            found += _held(hold, one)
+    for facts in nodes:
+        found += _orphans(facts, prefix)
+    return tuple(found)
+
+
+def _held(hold: Hold, one: Signed) -> Iterator[Held]:
+    if hold.mark == UNREADABLE:
+        yield Held(mark=UNREADABLE, what=f"{hold.what[0]} on {one.name}, which cannot be read", lasts=True)
+        return
+    for what in hold.what:
+        is_shown = what in (CORDON, SUSPEND) and one.is_in_force
+        if not is_shown:
+            # Of a node's own entry the cordon alone lasts; where it is for a workload, and on other objects, all of it.
+            lasts = hold.lasts and (what == CORDON or not one.is_node or hold.workload is not None)
+            yield Held(mark=hold.mark, what=f"{what} on {one.name}", lasts=lasts)
+
+
+def _orphans(facts: NodeFacts, prefix: str) -> Iterator[Held]:
+    """Taints and labels under our prefix that no annotation explains."""
+    start = f"{prefix}/"
+    for taint in facts.taints:
+        if taint.key.startswith(start):
+            mark = mark_of_value(taint.value) or UNSIGNED
+            yield Held(mark=mark, what=f"taint {taint_text(taint)} on node {facts.name}", lasts=mark == UNSIGNED)
+    signed = {what for hold in facts.holds for what in hold.what}
+    for key, value in facts.node.metadata.labels.items():
+        if key.startswith(start) and f"label {key}={value}" not in signed and mark_of_value(value) is not None:
+            yield Held(mark=mark_of_value(value) or UNSIGNED, what=f"label {key}={value} on node {facts.name}")
