@@ -185,18 +185,22 @@ class Teller:
         return f"{event.kind} {name}"
 
 
+FRESH = ("DisruptionTarget", "PodScheduled")
+
+
 def _assumed(kind: str, after: Json) -> Json:
     """What an object was before the first that a recording tells of it: a running one, as all that are not new."""
     metadata = {"annotations": {}}
     status = dict(after.get("status") or {})
     if kind == "Pod":
-        conditions = {
-            name: text for name, text in (status.get("conditions") or {}).items() if name != "DisruptionTarget"
-        }
+        conditions = {name: text for name, text in (status.get("conditions") or {}).items() if name not in FRESH}
         status = {**status, "conditions": conditions}
         status.pop("nominatedNodeName", None)
+    elif kind == "Job" and (status.get("state") or {}).get("phase") not in ("Running", "Pending"):
+        status.pop("state", None)
     elif kind == "PodGroup":
-        status.pop("phase", None)
+        if status.get("phase") in ("Unknown", "Pending") or not status.get("conditions"):
+            status.pop("phase", None)
         status.pop("conditions", None)
     return {"metadata": metadata, "spec": dict(after.get("spec") or {}), "status": status}
 

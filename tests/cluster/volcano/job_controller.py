@@ -200,6 +200,9 @@ class JobController:
         except Refused as refusal:
             if refusal.code == CONFLICT:
                 self._refresh(key)
+            if "PodGroup" in refusal.answer.message:
+                text = f"Failed to create PodGroup, err: {refusal.answer.message}"
+                self._store.record(JOB, job, reason="PodGroupError", message=text, is_warning=True)
             self._fail(key, request)
         else:
             self._failures.pop(request, None)
@@ -214,7 +217,9 @@ class JobController:
         self._failures.pop(request, None)
         job = self._cache.get(key)
         if job is not None:
-            self._store.record(JOB, job, reason="ExecuteAction", message="Job failed on action for retry limit reached")
+            self._store.record(
+                JOB, job, reason="ExecuteAction", message="Job failed on action SyncJob for retry limit reached"
+            )
             self._execute(key, job, request, "TerminateJob")
 
     def _take_up_retries(self) -> None:

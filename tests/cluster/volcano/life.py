@@ -14,6 +14,8 @@ from tests.cluster.volcano.store import Mirror, Store
 from trimtab.clock import Clock
 
 START_SECONDS, TERM_SECONDS = 1.0, 1.0
+VANISH_SECONDS = 0.02
+"""Between a pod's terminal phase and the end of its object: controllers look at the phase first."""
 EXIT_ON_TERM = 143
 DELETED_BY_TAINT = {
     "type": "DisruptionTarget",
@@ -74,11 +76,19 @@ class Kubelets:
         if (uid_of(pod), act) in self._begun:
             return
         self._begun.add((uid_of(pod), act))
-        after = float(annotation(pod, name, str(default))) * self._scale
+        self._after(pod, act, float(annotation(pod, name, str(default))))
+
+    def _after(self, pod: Object, act: str, seconds: float) -> None:
+        after = seconds * self._scale
         heapq.heappush(self._due, (self._clock.monotonic_seconds() + after, next(self._numbers), uid_of(pod), act))
 
     def _act(self, pod: Object, act: str) -> None:
-        acts: dict[str, Callable[[Object], None]] = {"start": self._start, "end": self._end, "finish": self._finish}
+        acts: dict[str, Callable[[Object], None]] = {
+            "start": self._start,
+            "finish": self._finish,
+            "end": self._end,
+            "vanish": self._vanish,
+        }
         try:
             acts[act](pod)
         except Refused:
@@ -97,6 +107,9 @@ class Kubelets:
         if code != "none" and phase_of(pod) not in ("Succeeded", "Failed"):
             phase = "Succeeded" if int(code) == 0 else "Failed"
             self._write(pod, phase, "False", {"terminated": {"exitCode": int(code)}})
+        self._after(pod, "vanish", VANISH_SECONDS)
+
+    def _vanish(self, pod: Object) -> None:
         answer = self._store.api.call(
             "DELETE", POD.path(*key_of(pod)), {"gracePeriodSeconds": 0, "preconditions": {"uid": uid_of(pod)}}
         )

@@ -58,6 +58,8 @@ class JobHands:
         self._store = store
         self._pods = pods
         self._groups = groups
+        self._believed: set[str] = set()
+        """Jobs whose PodGroup we deleted, when the first look afterwards still believes in it."""
 
     def _group(self, job: Object) -> Object | None:
         return self._groups.objects.get((job["metadata"]["namespace"], group_name(job)))
@@ -78,6 +80,9 @@ class JobHands:
 
     def ensure_group(self, job: Object) -> None:
         """Makes the PodGroup, or brings its size in line."""
+        if uid_of(job) in self._believed:
+            self._believed.discard(uid_of(job))
+            return
         group, wanted = self._group(job), self.group_of(job)
         if group is None:
             metadata = {
@@ -132,8 +137,10 @@ class JobHands:
         status |= {name: getattr(counts, name) for name in STATUS_COUNTS}
         written = self.write_status(job, status)
         group = self._group(job)
-        if group is not None and self._store.delete(POD_GROUP, *_key(group)):
-            self._groups.remove(group)
+        if group is not None and self._store.delete(POD_GROUP, *_key(group)) and target is None:
+            self._groups.remove(
+                group
+            )  # after a narrow restart the pod is remade while the old group is still believed in
         return written
 
     def _take_down(self, job: Object, victims: list[Object], counts: Counts, *, is_marking_all: bool) -> None:

@@ -10,7 +10,10 @@ from tests.cluster.volcano.api import JOB, POD_GROUP, QUEUE, Kind, Object
 from tests.fakes.kube import Call, FakeKube
 from tests.fakes.kube_patch import Unfit, json_patched, merged
 
-FIXED = "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
+FIXED = (
+    "job updates may not change fields other than "
+    "`minAvailable`, `tasks[*].replicas under spec` and `PriorityClassName`"
+)
 MAY_CHANGE = ("minAvailable", "priorityClassName")
 MAY_CHANGE_IN_A_TASK = ("replicas", "minAvailable")
 
