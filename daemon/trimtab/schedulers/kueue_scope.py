@@ -1,0 +1,130 @@
+"""Who could take quota or room that a move frees: queues of the same cohort or on the same nodes, and who waits there.
+
+Made of one snapshot, once, whoever asks. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from trimtab.schedulers.kueue_objects import (
+    CLUSTER_QUEUES,
+    COHORTS,
+    FLAVORS,
+    LOCAL_QUEUES,
+    WORKLOADS,
+    KueueWorkload,
+    cohort_of,
+    flavors_of,
+)
+from trimtab.schedulers.objects import Loose
+from trimtab.schedulers.view import View
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Kueue's queues and what waits in them, by one snapshot."""
+
+    view: View
+    gpu_resource: str
+    _nodes: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @cached_property
+    def workloads(self) -> Mapping[str, KueueWorkload]:
+        """Kueue Workloads by `namespace/name`."""
+        return {key: KueueWorkload.of(one) for key, one in self.view.kind(WORKLOADS).items()}
+
+    @cached_property
+    def id_of(self) -> Mapping[str, str]:
+        """`namespace/name` of a Kueue Workload -> id of the workload of the snapshot."""
+        return {one.metadata.key: workload for workload, one in self.view.kueue_of.items()}
+
+    def of(self, workload: str) -> KueueWorkload | None:
+        """The Kueue Workload of a workload of the snapshot."""
+        found = self.view.kueue_of.get(workload)
+        return None if found is None else KueueWorkload.of(found)
+
+    def queue_of(self, workload: KueueWorkload) -> str | None:
+        """The ClusterQueue that a Workload is in, or would be."""
+        local = self.view.kind(LOCAL_QUEUES).get(workload.local_queue)
+        return workload.cluster_queue or (str(local.spec.get("clusterQueue")) if local is not None else None)
+
+    @cached_property
+    def by_queue(self) -> Mapping[str, tuple[KueueWorkload, ...]]:
+        """ClusterQueue -> its Workloads that are not over, in the order in which they are served."""
+        found: dict[str, list[KueueWorkload]] = {}
+        for one in self.workloads.values():
+            queue = self.queue_of(one)
+            if queue and not one.is_finished:
+                found.setdefault(queue, []).append(one)
+        return {queue: tuple(sorted(all_, key=lambda one: one.order)) for queue, all_ in found.items()}
+
+    def pending(self, queue: str) -> tuple[KueueWorkload, ...]:
+        """Who waits in a ClusterQueue, in order."""
+        return tuple(one for one in self.by_queue.get(queue, ()) if one.is_pending)
+
+    @cached_property
+    def _roots(self) -> Mapping[str, str]:
+        """ClusterQueue -> the cohort at the root of its tree."""
+        parents = {name: str(one.spec.get("parentName") or "") for name, one in self.view.kind(COHORTS).items()}
+        roots = {}
+        for name, queue in self.view.kind(CLUSTER_QUEUES).items():
+            cohort, seen = cohort_of(queue), set[str]()
+            while cohort and parents.get(cohort) and cohort not in seen:
+                seen.add(cohort)
+                cohort = parents[cohort]
+            if cohort:
+                roots[name] = cohort
+        return roots
+
+    def _nodes_of(self, queue: Loose) -> frozenset[str]:
+        """Nodes that a ClusterQueue's flavors of GPUs reach."""
+        found: set[str] = set()
+        for flavor in flavors_of(queue, self.gpu_resource):
+            if flavor not in self._nodes:
+                one = self.view.kind(FLAVORS).get(flavor)
+                wanted = (one.spec.get("nodeLabels") or {}).items() if one is not None else ()
+                self._nodes[flavor] = (
+                    frozenset(name for name, node in self.view.nodes.items() if wanted <= node.metadata.labels.items())
+                    if wanted
+                    else frozenset(self.view.nodes)
+                )
+            found |= self._nodes[flavor]
+        return frozenset(found)
+
+    def rivals(self, own: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:
+        """ClusterQueues, `own` left out, whose jobs could take the quota (same cohort) or the room on these nodes.
+
+        One that no LocalQueue leads to admits nobody.
+        """
+        mine, wanted = set(own), frozenset(nodes)
+        cohorts = {self._roots[name] for name in mine if name in self._roots}
+        led_to = {str(one.spec.get("clusterQueue")) for one in self.view.kind(LOCAL_QUEUES).values()}
+        return tuple(
+            name
+            for name, queue in sorted(self.view.kind(CLUSTER_QUEUES).items())
+            if name not in mine
+            and name in led_to
+            and (self._roots.get(name) in cohorts or not wanted.isdisjoint(self._nodes_of(queue)))
+        )
+
+    def ahead_of(self, one: KueueWorkload, queue: str) -> tuple[KueueWorkload, ...]:
+        """Who waits in the same ClusterQueue and is served before this Workload, once it waits there too."""
+        return tuple(other for other in self.pending(queue) if other.key != one.key and other.order < one.order)
+
+    def free_quota(self, queue: str) -> int | None:
+        """GPUs of a ClusterQueue's own quota that nobody has reserved; None where it has none in GPUs."""
+        found = self.view.kind(CLUSTER_QUEUES).get(queue)
+        if found is None:
+            return None
+        quota = [
+            int(resource.get("nominalQuota") or 0)
+            for group in found.spec.get("resourceGroups") or ()
+            for flavor in group.get("flavors") or ()
+            for resource in flavor.get("resources") or ()
+            if resource.get("name") == self.gpu_resource
+        ]
+        used = sum(one.gpus(self.gpu_resource) for one in self.by_queue.get(queue, ()) if one.has_quota)
+        return sum(quota) - used if quota else None
