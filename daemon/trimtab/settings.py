@@ -204,6 +204,20 @@ class IssueSettings(_Section, frozen=True, kw_only=True):
     """What a person rejected or undid is not proposed again for this long."""
     retry_seconds: Positive = 300.0
     """What failed or was refused by the scheduler is not tried again sooner."""
+    missed_quiet_seconds: Positive = 30.0
+    """After somebody else took a seat, the rule proposes no move for so long; twice as long after each miss in a row."""
+    missed_quiet_seconds_max: Positive = 1800.0
+    """Longest such pause: by then the stream that takes the seats has changed, or a person has looked."""
+    veto_seconds: Positive = 7 * 86400.0
+    """A node that a person opened after we had cordoned it is not cordoned again for the same cause: a week, so that
+    whoever was on call need not say it twice."""
+    notice_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    """How long before a move its owner is told, at least; 0 = told, then moved."""
+    breaker_cordons: Count = 5
+    """A detector's rule that made so many cordons, and most of all, within the window is stopped until a person looks."""
+    breaker_ratio: Ratio = 0.5
+    """Share of all cordons within the window that is more than one rule may make."""
+    breaker_window_seconds: Annotated[float, Meta(gt=0, le=86400)] = 3600.0
 
 
 class SimulatedSettings(_Section, frozen=True, kw_only=True):
@@ -244,10 +258,23 @@ class KubernetesSettings(_Section, frozen=True, kw_only=True):
     (checked by TokenReview). Empty = node tokens only."""
     token_audience: str = "trimtab"
     """Audience that those tokens must be made for, so that a token for the cluster's own API is never sent here."""
+    kueue_recovery_seconds: Annotated[float, Meta(ge=0)] = 0.0
+    """`waitForPodsReady.recoveryTimeout` of Kueue's configuration, which its API does not tell. Where waitForPodsReady is
+    on and this is 0 (unknown), no single pod is replaced: a slow swap would cost the whole gang."""
     ask_url: str = ""
     """Webhook that is asked before a job with `trimtab/ask-first` is moved; empty = a person is."""
     ask_seconds_max: Positive = 300.0
     """An ask-first hook that has not answered by then has said no."""
+    ask_token_file: str = ""
+    """File with the bearer token that is sent to `ask_url`, so that the hook knows who asks."""
+    ask_url_prefixes: tuple[str, ...] = ()
+    """What a job's own `trimtab/ask-url` must begin with; empty = jobs' own hooks are not called, `ask_url` is."""
+    lease_name: str = "trimtab"
+    """Our Lease in `namespace`: who holds it writes, nobody else does."""
+    lease_seconds: Count = 15
+    """How long the Lease is ours after a renewal; longer than `request_timeout_seconds`, or nothing is ever written."""
+    lease_retry_seconds: Positive = 2.0
+    """How often it is renewed, or tried for."""
 
 
 class DaemonSettings(_Section, frozen=True, kw_only=True):

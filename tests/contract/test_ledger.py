@@ -134,7 +134,7 @@ def test_the_issuer_lives_on_it_through_a_restart_at_each_beat(ledger, make):
     settled = scene.command()
     assert settled.state is CommandState.SETTLED
     assert ledger.outcomes(settled.recommendation.rule)[0].is_good
-    assert [line.what for line in ledger.audit_lines(START)][-4:] == [
+    assert [line.what for line in ledger.audit_lines(START) if line.what.startswith("R1 ")][-4:] == [
         "R1 approved → held",
         "R1 held → confirmed",
         "R1 confirmed → submitted",

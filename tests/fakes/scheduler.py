@@ -10,7 +10,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.ledger import _nothing
 
 from trimtab.errors import SchedulerRefused
-from trimtab.model.cluster import ClusterSnapshot, Node, Placement, Reservation, Workload, WorkloadState
+from trimtab.model.cluster import ClusterSnapshot, Held, Node, Placement, Reservation, Workload, WorkloadState
 from trimtab.model.command import Command, CommandState, Move, Recommendation, Refusal, Seat, Verb, Way, Write
 
 
@@ -32,6 +32,9 @@ class FakeScheduler:
         self.nodes = {node.name: node for node in snapshot.nodes}
         self.jobs = {workload.id: workload for workload in snapshot.workloads}
         self.reservations = list(snapshot.reservations)
+        self.marks: list[Held] = list(snapshot.held)
+        """Whatever else bears a mark: taints, holds of queues, labels."""
+        self.pause_reason = snapshot.pause_reason
         self.given: dict[str, tuple[str, tuple[Seat, ...]]] = {}
         self.done: set[tuple[str, str]] = set()
         self.calls: list[str] = []
@@ -42,6 +45,7 @@ class FakeScheduler:
         self.next_snapshot_error: Exception | None = None
         self.refuses: str | None = None
         self.next_way = Way()
+        self.next_way_error: Exception | None = None
         self.is_stuck = False
         """Nothing starts any more."""
 
@@ -55,12 +59,15 @@ class FakeScheduler:
             nodes=tuple(self.nodes.values()),
             workloads=tuple(self.jobs.values()),
             reservations=tuple(self.reservations),
+            held=tuple(self.marks),
+            pause_reason=self.pause_reason,
         )
 
     def refusal(self, move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
         return Refusal(rule="fake", sentence=self.refuses) if self.refuses else None
 
     def way(self, recommendation: Recommendation, snapshot: ClusterSnapshot) -> Way:
+        self._fail("next_way_error")
         return self.next_way
 
     def hold(self, command: Command) -> None:
@@ -81,9 +88,10 @@ class FakeScheduler:
         mark, lasts = command.mark, [w.node for w in command.recommendation.writes if w.lasts]
         self.at_point("before release of reservations")
         self.reservations = [kept for kept in self.reservations if kept.command != mark]
+        self.marks = [one for one in self.marks if one.mark != mark or (_is_settled(command) and one.lasts)]
         self.at_point("before release of cordons")
         for name, node in self.nodes.items():
-            stays = command.state is CommandState.SETTLED and name in lasts
+            stays = _is_settled(command) and name in lasts
             if node.cordoned_by == mark and not stays:
                 self.nodes[name] = replace(node, is_cordoned=False, cordoned_by=None)
         self.at_point("before release of jobs")
@@ -124,6 +132,7 @@ class FakeScheduler:
         found = [f"{one.command} keeps {one.gpus} GPUs of {one.node} for {one.workload}" for one in self.reservations]
         found += [f"{one.cordoned_by} cordons {one.name}" for one in self.nodes.values() if one.is_cordoned]
         found += [f"{one.suspended_by} stops {one.id}" for one in self.jobs.values() if one.suspended_by]
+        found += [f"{one.mark} has {one.what}" for one in self.marks]
         return [text for text in found if text.startswith("trimtab:")]
 
     # --- inside
@@ -149,7 +158,9 @@ class FakeScheduler:
             if not node.is_cordoned:
                 self.nodes[node.name] = replace(node, is_cordoned=True, cordoned_by=mark)
         elif write.verb is Verb.UNCORDON:
-            self.uncordon(self._node(write.node or "").name)
+            node = self._node(write.node or "")
+            if node.is_cordoned and write.lifts in (None, node.cordoned_by):
+                self.uncordon(node.name)
         elif write.verb is Verb.RESERVE:
             self._reserve(mark, write)
         else:
@@ -231,3 +242,7 @@ def _by_node(seats: Iterable[Seat]) -> Counter[str]:
     for seat in seats:
         count[seat.node] += seat.gpus
     return count
+
+
+def _is_settled(command: Command) -> bool:
+    return command.state is CommandState.SETTLED

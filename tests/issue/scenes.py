@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from tests.builders import a_finding, a_node, a_snapshot, a_workload
@@ -12,10 +12,12 @@ from tests.fakes.scheduler import FakeScheduler
 
 from trimtab.issue import decisions
 from trimtab.issue.issuer import Advance, Issuer
-from trimtab.model.advice import Action, OpenFinding
+from trimtab.issue.owners import Asker
+from trimtab.model.advice import Action, FindingState, OpenFinding
 from trimtab.model.cluster import Checkpoint, ClusterSnapshot
 from trimtab.model.command import Budget, Command, CommandState, Mode, Plan
 from trimtab.plan.planner import Planner
+from trimtab.plan.restore import TakenOut
 from trimtab.settings import IssueSettings, PlanSettings
 
 FRESH = Checkpoint(last_at=START, interval_seconds=3 * 3600.0)
@@ -34,6 +36,10 @@ class Scene:
     planner: Planner = field(default_factory=lambda: Planner(PlanSettings(is_finding_needed_to_make_room=False)))
     budget: Budget = field(default_factory=lambda: Budget(spares_kept=1))
     issuer: Issuer = field(init=False)
+    asker: Asker | None = None
+    told: list[str] = field(default_factory=list)
+    closed: tuple[OpenFinding, ...] = ()
+    """Findings that have ended."""
 
     def __post_init__(self) -> None:
         self.scheduler = FakeScheduler(self.snapshot, self.clock)
@@ -43,7 +49,12 @@ class Scene:
         """A new daemon: nothing is kept but the ledger and the cluster."""
         self.settings = settings or self.settings
         self.issuer = Issuer(
-            ledger=self.ledger, schedulers={"simulated": self.scheduler}, settings=self.settings, clock=self.clock
+            ledger=self.ledger,
+            schedulers={"simulated": self.scheduler},
+            settings=self.settings,
+            clock=self.clock,
+            asker=self.asker,
+            notify=self.notify,
         )
 
     def beat(self, *, seconds: float = 10.0, plan: Plan | None = None) -> Advance:
@@ -55,8 +66,39 @@ class Scene:
             for command in self.ledger.commands(live_only=True)
             if command.state in (CommandState.PROPOSED, CommandState.APPROVED)
         ]
-        plan = plan or self.planner.propose(snapshot, self.findings, self.budget, standing)
-        return self.issuer.advance(plan, snapshot, self.budget)
+        plan = plan or self.planner.propose(snapshot, self.findings, self.budget, standing, self.taken_out())
+        return self.issuer.advance(plan, snapshot, self.budget, self.findings)
+
+    def notify(self, command: Command, workload: str, sentence: str) -> None:
+        self.told.append(f"{workload}: {sentence}")
+
+    def taken_out(self) -> list[TakenOut]:
+        """Nodes that commands which are over hold, with what they rested on."""
+        known = {one.id: one for one in (*self.findings, *self.closed)}
+        return [
+            TakenOut(
+                node=node,
+                mark=command.mark,
+                command=command.name,
+                findings=[known[one] for one in command.recommendation.findings if one in known],
+            )
+            for command in self.ledger.holding()
+            for node in command.lasting_nodes
+        ]
+
+    def close_findings(self) -> None:
+        """Every open finding ends by its rule."""
+        now = self.clock.now()
+        self.closed += tuple(
+            replace(one, state=FindingState.CLOSED, closed_at=now, close_reason="well for 10 min")
+            for one in self.findings
+        )
+        self.findings = ()
+
+    @property
+    def mark(self) -> str:
+        """The first command's."""
+        return f"trimtab:{self.ledger.ledger}:R1"
 
     def beats(self, count: int) -> None:
         for _ in range(count):
@@ -80,7 +122,7 @@ class Scene:
 
     def states(self) -> list[str]:
         """The life of the first command, from the audit."""
-        return [line.what.removeprefix("R1 ") for line in self.ledger.lines if line.command_id == 1]
+        return [line.what.removeprefix("R1 ") for line in self.ledger.lines if line.what.startswith("R1 ")]
 
 
 def evacuation(**changes) -> Scene:

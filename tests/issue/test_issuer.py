@@ -35,7 +35,7 @@ def test_an_evacuation_goes_one_step_a_beat_from_proposed_to_settled():
     assert scene.states() == LIFE
     gang = scene.scheduler.jobs["research/llama-70b"]
     assert (gang.state, gang.nodes) == (WorkloadState.RUNNING, ("gpu-00", "gpu-01", "gpu-22", "gpu-03"))
-    assert scene.scheduler.held() == ["trimtab:R1 cordons gpu-02"]
+    assert scene.scheduler.held() == [f"{scene.mark} cordons gpu-02"]
     assert (settled.approved_by, settled.attempts) == ("mei", 1)
     outcome = scene.ledger.results[1]
     assert outcome.is_good
@@ -57,7 +57,7 @@ def test_a_relocation_leaves_the_bad_node_cordoned():
     scene = relocation()
     to(scene, SETTLED)
     assert scene.scheduler.jobs["research/vision-3"].nodes == ("gpu-00", "gpu-01", "gpu-03")
-    assert scene.scheduler.held() == ["trimtab:R1 cordons gpu-02"]
+    assert scene.scheduler.held() == [f"{scene.mark} cordons gpu-02"]
 
 
 def test_each_write_is_done_once():
@@ -247,7 +247,7 @@ def test_a_dry_run_switched_on_in_the_middle_leaves_nothing_half_done(beats):
     assert scene.command().state is SETTLED
     assert scene.ledger.results[1].is_good
     assert scene.scheduler.snapshot().workloads[0].is_running
-    assert scene.scheduler.held() == ["trimtab:R1 cordons gpu-02"]
+    assert scene.scheduler.held() == [f"{scene.mark} cordons gpu-02"]
 
 
 def test_what_began_dry_is_never_written_after_the_dry_run_is_switched_off():

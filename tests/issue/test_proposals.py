@@ -22,16 +22,19 @@ def test_budgets_are_enforced_once_more_at_the_edge():
     snapshot = scene.scheduler.snapshot()
     plan = scene.planner.propose(snapshot, scene.findings, Budget())
     for budget, sentence in (
-        (Budget(moves_left=0), "R1 waits: 1 moves needed, 0 left of those at once."),
+        (Budget(moves_left=0), "R1 waits: 1 move needed, 0 left of those allowed at once."),
         (
             Budget(nodes_cordonable=0),
-            "R1 waits: 1 cordons needed, 0 left of the nodes that may stand cordoned by trimtab.",
+            "R1 waits: 1 cordon needed, 0 left of the nodes that may stand cordoned by trimtab.",
         ),
         (
             Budget(moves_left_by_workload={"research/llama-70b": 0}),
-            "R1 waits: research/llama-70b has been moved as often as allowed in one day.",
+            "R1 waits: llama-70b has been moved as often as allowed in one day.",
         ),
-        (Budget(node_attempts_left={"gpu-02": 0}), "R1 waits: gpu-02 has been tried as often as allowed in one day."),
+        (
+            Budget(node_attempts_left={"gpu-02": 0}),
+            "R1 waits: gpu-02 has been tried as often as allowed in one day; a person must look.",
+        ),
     ):
         advance = scene.issuer.advance(plan, snapshot, budget)
         assert [one.sentence for one in advance.refusals] == [sentence]

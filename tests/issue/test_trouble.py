@@ -178,21 +178,25 @@ def test_a_persons_uncordon_is_a_veto_counted_against_the_rule():
 def test_marks_of_a_command_that_nobody_knows_are_given_back():
     scene = room_making()
     scene.scheduler.reservations.append(
-        Reservation(node="gpu-04", gpus=1, workload="research/x", command="trimtab:R77")
+        Reservation(node="gpu-04", gpus=1, workload="research/x", command=f"trimtab:{scene.ledger.ledger}:R77")
     )
-    scene.scheduler.cordon("gpu-05", by="trimtab:R78")
+    scene.scheduler.cordon("gpu-05", by=f"trimtab:{scene.ledger.ledger}:R78")
     scene.scheduler.put(
-        replace(a_workload("z", state=WorkloadState.SUSPENDED), suspended_by="trimtab:R79", waiting_reason=None)
+        replace(
+            a_workload("z", state=WorkloadState.SUSPENDED),
+            suspended_by=f"trimtab:{scene.ledger.ledger}:R79",
+            waiting_reason=None,
+        )
     )
     advance = scene.beat()
     assert scene.scheduler.held() == []
     assert scene.scheduler.jobs["research/z"].state is WorkloadState.WAITING
-    assert "trimtab:R77 is unknown to this ledger" in advance.sentence
+    assert f"trimtab:{scene.ledger.ledger}:R77 is unknown to this ledger" in advance.sentence
 
 
 def test_a_mark_that_cannot_be_given_back_yet_is_audited_once():
     scene = room_making()
-    scene.scheduler.cordon("gpu-05", by="trimtab:R78")
+    scene.scheduler.cordon("gpu-05", by=f"trimtab:{scene.ledger.ledger}:R78")
     for _ in range(3):
         scene.scheduler.next_release_error = SchedulerUnavailable("no answer in 10 s")
         scene.beat()
@@ -203,7 +207,7 @@ def test_a_mark_that_cannot_be_given_back_yet_is_audited_once():
 
 def test_a_dry_run_gives_nothing_back_and_does_not_say_so():
     scene = room_making(settings=IssueSettings(mode=Mode.APPROVE, is_dry_run=True))
-    scene.scheduler.cordon("gpu-05", by="trimtab:R78")
+    scene.scheduler.cordon("gpu-05", by=f"trimtab:{scene.ledger.ledger}:R78")
     advance = scene.beat()
     assert scene.scheduler.nodes["gpu-05"].is_cordoned
     assert "given back" not in advance.sentence

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from trimtab.errors import DecisionRefused, LedgerConflict, UnknownCommand
 from trimtab.issue.ledger import Ledger
-from trimtab.issue.look import lasting_nodes
 from trimtab.issue.policy import refusal_to_approve
-from trimtab.model.command import Command, CommandState
-from trimtab.settings import IssueSettings
+from trimtab.model.command import Command, CommandState, read_mark
+from trimtab.model.standing import Standing, StandingKind
+from trimtab.schedulers.resources import pause_config_map
+from trimtab.settings import IssueSettings, KubernetesSettings
 
 REASON_CHARACTERS_MAX = 500
 SNOOZE_SECONDS_MAX = 7 * 86400.0
@@ -79,13 +81,13 @@ def undo(ledger: Ledger, command_id: int, *, reason: str, who: str, now: datetim
     why = _reason(reason)
     if command.state is CommandState.APPROVED:
         return _record(ledger, withdrawn(command, why, now), was=command, who=who, why=why, now=now)
-    if command.state.is_over and command.state is not CommandState.SETTLED:
+    if command.state.is_over and command.state is not CommandState.SETTLED and not command.is_holding:
         raise DecisionRefused(f"{command.name} is {command.state}; there is nothing to undo.")
     if command.undo_requested_by is not None:
         raise DecisionRefused(f"{command.undo_requested_by} has asked for that already; it is being undone.")
     if command.state is CommandState.PROPOSED:
         raise DecisionRefused(f"{command.name} has done nothing yet; reject it instead.")
-    if command.state is CommandState.SETTLED and not lasting_nodes(command):
+    if command.state is CommandState.SETTLED and not command.is_holding:
         raise DecisionRefused(f"{command.name} has settled and holds nothing; its jobs stay where they run.")
     asked = replace(command, undo_requested_by=who, reason=why)
     return _record(ledger, asked, was=command, who=who, why=f"undo: {why}", now=now)
@@ -109,9 +111,67 @@ def pause(ledger: Ledger, *, reason: str, who: str, now: datetime) -> None:
     ledger.set_paused(is_paused=True, who=who, why=_reason(reason), at=now)
 
 
-def resume(ledger: Ledger, *, who: str, now: datetime) -> None:
-    """Allow new commands again."""
+def resume(
+    ledger: Ledger,
+    *,
+    who: str,
+    now: datetime,
+    pause_reason: str | None = None,
+    kubernetes: KubernetesSettings | None = None,
+) -> str:
+    """Allow new commands again, as far as this daemon goes; the sentence that says what else still stops them, or "".
+
+    `pause_reason`: why the cluster itself says to pause (the snapshot's); no person's resume overrides that.
+    """
     ledger.set_paused(is_paused=False, who=who, why="", at=now)
+    if pause_reason is None:
+        return ""
+    how = f" To end that: {resume_line(kubernetes)}" if kubernetes is not None else ""
+    return f"Still paused in the cluster itself: {pause_reason or 'no reason given'}.{how}"
+
+
+def pause_line(kubernetes: KubernetesSettings) -> str:
+    """The command that pauses us from inside the cluster, for when the daemon cannot be reached."""
+    name = pause_config_map(kubernetes.prefix)
+    return f"kubectl --namespace {kubernetes.namespace} create configmap {name} --from-literal=reason='why'"
+
+
+def resume_line(kubernetes: KubernetesSettings) -> str:
+    """The command that ends such a pause."""
+    return f"kubectl --namespace {kubernetes.namespace} delete configmap {pause_config_map(kubernetes.prefix)}"
+
+
+def resume_rule(ledger: Ledger, rule: str, *, who: str, now: datetime) -> None:
+    """Let a rule go on that its breaker had stopped; its cordons until now no longer count. Raises DecisionRefused."""
+    if not ledger.lift(StandingKind.BREAKER, rule, who=who, what=f"breaker of {rule} closed", why="", at=now):
+        known = ", ".join(one.name for one in ledger.standing(StandingKind.BREAKER)) or "none"
+        raise DecisionRefused(f"No breaker has stopped {rule}; stopped: {known}.")
+    why = f"{who} looked: cordons of {rule} count from here"
+    fact = Standing(kind=StandingKind.RESET, name=rule, since=now, who=who, why=why)
+    ledger.stand(fact, what=f"{rule} goes on", at=now)
+
+
+def lift_veto(ledger: Ledger, node: str, *, who: str, now: datetime) -> None:
+    """Allow a node to be cordoned again that somebody had opened. Raises DecisionRefused."""
+    if not ledger.lift(StandingKind.VETO, node, who=who, what=f"veto on {node} lifted", why="", at=now):
+        raise DecisionRefused(f"No veto stands on {node}.")
+
+
+def release_all(ledger: Ledger, *, who: str, now: datetime, reason: str = "", marks: Sequence[str] = ()) -> Standing:
+    """Ask for everything of this ledger to be given back, and stay paused; the next beats do it.
+
+    `marks`: marks of other ledgers that are to go too, each by its full name. Raises DecisionRefused for what is none.
+    """
+    bad = next((mark for mark in marks if read_mark(mark) is None), None)
+    if bad is not None:
+        raise DecisionRefused(f"{bad} is no mark of a trimtab; one looks like trimtab:3fa9c1d2:R11.")
+    why = _reason(f"release --all: {reason}" if reason else "release --all")
+    pause(ledger, reason=why, who=who, now=now)
+    fact = Standing(
+        kind=StandingKind.RELEASE, name="all", since=now, who=who, why=why, marks=tuple(dict.fromkeys(marks))
+    )
+    ledger.stand(fact, what="release of everything asked for", at=now)
+    return fact
 
 
 def _command(ledger: Ledger, command_id: int) -> Command:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
+from trimtab.errors import SchedulerError
 from trimtab.model.advice import Subject
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import (
@@ -16,10 +18,15 @@ from trimtab.model.command import (
     RecommendationKind,
     Refusal,
     Verb,
+    Way,
     Write,
+    read_mark,
 )
 from trimtab.schedulers.dry_run import DryRun
 from trimtab.schedulers.scheduler import Scheduler
+
+STRAY = "stray"
+"""Rule of the stand-in for a command that is not in the ledger."""
 
 
 class Hands:
@@ -48,26 +55,61 @@ class Hands:
             )
         return None
 
-    def do(self, what: str, command: Command) -> None:
-        """`hold`, `submit` or `release` on every scheduler concerned. Raises SchedulerError."""
-        for scheduler in self._of(command):
-            if what == "hold":
-                scheduler.hold(command)
-            elif what == "submit":
-                scheduler.submit(command)
-            else:
-                scheduler.release(command)
+    def way(self, recommendation: Recommendation, snapshot: ClusterSnapshot) -> Way:
+        """How all schedulers concerned would carry it out, as one way. Raises SchedulerError where one cannot."""
+        ways = [one.way(recommendation, snapshot) for one in self._concerned(recommendation, is_dry=False)]
+        seconds = [one.seconds for one in ways if one.seconds is not None]
+        return Way(
+            steps=tuple(step for one in ways for step in one.steps),
+            sentence=" ".join(one.sentence for one in ways if one.sentence),
+            seconds=max(seconds) if len(seconds) == len(ways) and seconds else None,
+            against=tuple(dict.fromkeys(text for one in ways for text in one.against)),
+        )
 
-    def _of(self, command: Command) -> list[Scheduler]:
-        """Those of its workloads' controllers, in their order; all where there is no workload to tell."""
-        controllers = {move.controller for move in command.recommendation.moves}
-        schedulers = self._noting if command.is_dry else self._schedulers
+    def do(self, what: str, command: Command) -> None:
+        """`hold`, `submit` or `release` on every scheduler concerned; all are tried. Raises the first SchedulerError.
+
+        Of a command that missed its seats after the stop, what is to last stays, as of one that settled.
+        """
+        if what == "release" and command.is_holding:
+            command = replace(command, state=CommandState.SETTLED)
+        failed: SchedulerError | None = None
+        for scheduler in self._concerned(command.recommendation, is_dry=command.is_dry):
+            try:
+                self._one(what, scheduler, command)
+            except SchedulerError as error:
+                if what != "release":
+                    raise
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    @staticmethod
+    def _one(what: str, scheduler: Scheduler, command: Command) -> None:
+        if what == "hold":
+            scheduler.hold(command)
+        elif what == "submit":
+            scheduler.submit(command)
+        else:
+            scheduler.release(command)
+
+    def _concerned(self, recommendation: Recommendation, *, is_dry: bool) -> list[Scheduler]:
+        """Those of its workloads' controllers, in their order.
+
+        Where no workload tells, nodes are the duty of the first that is there; what a stray left, nobody knows, so
+        all are asked.
+        """
+        controllers = {move.controller for move in recommendation.moves}
+        schedulers = self._noting if is_dry else self._schedulers
         found = [one for name, one in schedulers.items() if name in controllers]
-        return found or list(schedulers.values())
+        if found:
+            return found
+        everyone = list(schedulers.values())
+        return everyone if recommendation.rule == STRAY else everyone[:1]
 
     @staticmethod
     def stray(mark: str, snapshot: ClusterSnapshot) -> Command:
-        """A stand-in for a command that the ledger does not know, with all that bears its mark, to be given back."""
+        """A stand-in for a command that this ledger does not know, with all that bears its mark, to be given back."""
         writes = [
             Write(verb=Verb.CORDON, node=node.name)
             for node in snapshot.nodes
@@ -77,14 +119,15 @@ class Hands:
         writes += [
             Write(verb=Verb.RESERVE, workload=one.workload) for one in snapshot.reservations if one.command == mark
         ]
-        number = mark.removeprefix("trimtab:R")
+        ledger, number = read_mark(mark) or ("", 0)
         return Command(
-            id=int(number) if number.isdigit() else 0,
+            id=number,
+            ledger=ledger,
             state=CommandState.ABANDONED,
             changed_at=snapshot.taken_at,
             recommendation=Recommendation(
                 kind=RecommendationKind.UNCORDON,
-                rule="stray",
+                rule=STRAY,
                 purpose=f"stray:{mark}",
                 subject=Subject(cluster=snapshot.cluster),
                 sentence=f"Give back what {mark} left",

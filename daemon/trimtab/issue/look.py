@@ -1,12 +1,12 @@
-"""What a snapshot says about a command: is its room held, is it lost to others, has it come true. Pure."""
+"""What a snapshot says about a command before its stop, and whose marks the cluster bears. Pure."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from trimtab.model.cluster import ClusterSnapshot, Workload, WorkloadState
-from trimtab.model.command import Command, CommandState, Move, Seat, Verb, Write
+from trimtab.model.cluster import ClusterSnapshot, Node, Workload, WorkloadState
+from trimtab.model.command import Command, CommandState, Move, Seat, Verb, Write, read_mark
 
 HOLDS = (Verb.CORDON, Verb.RESERVE)
 """Verbs that keep room and stop nothing; the others are for `submit`."""
@@ -22,10 +22,11 @@ def gpus_by_node(seats: Iterable[Seat]) -> Counter[str]:
 
 def is_held(command: Command, snapshot: ClusterSnapshot) -> bool:
     """Whether everything that the command holds is seen to be held."""
-    return all(_is_in_place(write, command, snapshot) for write in command.recommendation.writes if write.verb in HOLDS)
+    return all(is_in_place(write, command, snapshot) for write in command.recommendation.writes if write.verb in HOLDS)
 
 
-def _is_in_place(write: Write, command: Command, snapshot: ClusterSnapshot) -> bool:
+def is_in_place(write: Write, command: Command, snapshot: ClusterSnapshot) -> bool:
+    """Whether the snapshot shows a cordon or a reservation."""
     if write.verb is Verb.CORDON:
         node = snapshot.node_by_name.get(write.node or "")
         return node is not None and node.is_cordoned
@@ -42,7 +43,7 @@ def why_off(command: Command, snapshot: ClusterSnapshot) -> tuple[CommandState, 
         sentence = _why_changed(move, snapshot)
         if sentence is not None:
             return CommandState.ABANDONED, sentence
-    sentence = _why_taken(command, snapshot)
+    sentence = why_taken(command, snapshot, command.recommendation.moves)
     return None if sentence is None else (CommandState.MISSED, sentence)
 
 
@@ -63,23 +64,27 @@ def _why_changed(move: Move, snapshot: ClusterSnapshot) -> str | None:
     return None
 
 
-def _why_taken(command: Command, snapshot: ClusterSnapshot) -> str | None:
-    """The first seat that is no longer there, as a sentence."""
-    moves = command.recommendation.moves
-    ours = {move.workload for move in moves}
+def why_taken(command: Command, snapshot: ClusterSnapshot, wanted: Iterable[Move]) -> str | None:
+    """The first seat of these moves that is no longer there, as a sentence. `wanted` is some of the command's moves."""
+    ours = {move.workload for move in command.recommendation.moves}
     taken: Counter[str] = Counter()
     for workload in snapshot.workloads:
         if workload.id not in ours:
             taken.update(held_by_node(workload))
     taken.update(_kept_for_others(command, snapshot, ours))
-    for name, gpus in gpus_by_node(seat for move in moves for seat in move.after).items():
+    for name, gpus in gpus_by_node(seat for move in wanted for seat in move.after).items():
         node = snapshot.node_by_name.get(name)
-        if node is None or not node.is_schedulable:
+        if node is None or _is_shut(node, command):
             return f"{name} takes no new work any more."
         room = sum(1 for gpu in node.gpus if gpu.is_usable) - taken[name]
         if room < gpus:
             return f"{gpus} GPUs are needed on {name} and {max(room, 0)} are left: somebody else took the seat."
     return None
+
+
+def _is_shut(node: Node, command: Command) -> bool:
+    """Whether its seats can't be used; a cordon of the command's own keeps others out, not its own work."""
+    return not node.is_ready or (node.is_cordoned and node.cordoned_by != command.mark)
 
 
 def _kept_for_others(command: Command, snapshot: ClusterSnapshot, ours: set[str | None]) -> Counter[str]:
@@ -99,65 +104,41 @@ def held_by_node(workload: Workload) -> Counter[str]:
     return count
 
 
-def is_settled(command: Command, snapshot: ClusterSnapshot) -> bool:
-    """Whether the snapshot shows all that the command was for."""
-    writes = command.recommendation.writes
-    cordoned = all(
-        _is_in_place(write, command, snapshot) for write in writes if write.verb is Verb.CORDON and write.lasts
-    )
-    opened = all(
-        node is not None and not node.is_cordoned
-        for node in (snapshot.node_by_name.get(write.node or "") for write in writes if write.verb is Verb.UNCORDON)
-    )
-    return cordoned and opened and all(_has_arrived(move, command, snapshot) for move in command.recommendation.moves)
+def marks(snapshot: ClusterSnapshot) -> Mapping[str, tuple[str, ...]]:
+    """Every mark of a trimtab that the cluster bears, of whatever ledger, and what bears it, in words."""
+    seen = [(node.cordoned_by, f"cordon of {node.name}") for node in snapshot.nodes if node.is_cordoned]
+    seen += [(workload.suspended_by, f"{workload.id} stopped") for workload in snapshot.workloads]
+    seen += [(kept.command, f"{kept.gpus} GPUs of {kept.node} for {kept.workload}") for kept in snapshot.reservations]
+    seen += [(queue.held_by, f"hold of queue {queue.name}") for queue in snapshot.queues]
+    seen += [(one.mark, one.what) for one in snapshot.held]
+    found: dict[str, dict[str, None]] = {}
+    for mark, what in seen:
+        if mark is not None and read_mark(mark) is not None:
+            found.setdefault(mark, {})[what] = None
+    return {mark: tuple(found[mark]) for mark in sorted(found)}
 
 
-def _has_arrived(move: Move, command: Command, snapshot: ClusterSnapshot) -> bool:
-    """Works on its seats; or elsewhere, but off what it had to leave; or has come to its end by itself."""
-    workload = snapshot.workload_by_id.get(move.workload or "")
-    if workload is None or workload.state is WorkloadState.FINISHED:
-        return True
-    if workload.state is not WorkloadState.RUNNING:
+def is_ours(mark: str, ledger: str, command: Command | None) -> bool:
+    """Whether a mark is this ledger's: it names it, or it is of the time before ids and is a known command's own."""
+    read = read_mark(mark)
+    if read is None:
         return False
-    if not move.before or is_as_planned(move, workload):
-        return True
-    left = {seat.node for seat in move.before} - {seat.node for seat in move.after}
-    if move.replaced:  # the others never stopped, so the workload is no newer than it was
-        return len(workload.placements) == workload.pods and left.isdisjoint(workload.nodes)
-    since = command.submitted_at
-    is_new = since is not None and workload.started_at is not None and workload.started_at >= since
-    return is_new and left.isdisjoint(workload.nodes)
-
-
-def is_as_planned(move: Move, workload: Workload) -> bool:
-    """Whether the workload holds exactly the seats of the plan."""
-    return held_by_node(workload) == gpus_by_node(move.after)
-
-
-def lasting_nodes(command: Command) -> tuple[str, ...]:
-    """Nodes that the command leaves cordoned once it has settled."""
-    return tuple(
-        write.node
-        for write in command.recommendation.writes
-        if write.verb is Verb.CORDON and write.lasts and write.node is not None
-    )
-
-
-def marks(snapshot: ClusterSnapshot, *, prefix: str = "trimtab:R") -> frozenset[str]:
-    """Every mark of ours that the cluster bears."""
-    seen = [node.cordoned_by for node in snapshot.nodes if node.is_cordoned]
-    seen += [workload.suspended_by for workload in snapshot.workloads]
-    seen += [reservation.command for reservation in snapshot.reservations]
-    return frozenset(mark for mark in seen if mark is not None and mark.startswith(prefix))
+    return (read[0] == ledger and bool(ledger)) or (command is not None and command.mark == mark)
 
 
 def owes(mark: str, command: Command | None, snapshot: ClusterSnapshot) -> bool:
-    """Whether what bears this mark must be given back: its command is over, never began, or nobody knows it."""
-    if command is None or not (command.state.is_begun or command.state is CommandState.SETTLED):
+    """Whether what bears this mark of ours must be given back: its command is over, never began, or nobody knows it."""
+    if command is None:
         return True
     if command.state.is_begun:
         return False
-    lasting = lasting_nodes(command)
-    stray = any(node.cordoned_by == mark and node.name not in lasting for node in snapshot.nodes if node.is_cordoned)
-    stopped = any(workload.suspended_by == mark for workload in snapshot.workloads)
-    return stray or stopped or any(one.command == mark for one in snapshot.reservations)
+    if not command.is_holding:
+        return True
+    lasting = command.lasting_nodes
+    return (
+        any(node.is_cordoned and node.cordoned_by == mark and node.name not in lasting for node in snapshot.nodes)
+        or any(workload.suspended_by == mark for workload in snapshot.workloads)
+        or any(kept.command == mark for kept in snapshot.reservations)
+        or any(queue.held_by == mark for queue in snapshot.queues)
+        or any(one.mark == mark and not one.lasts for one in snapshot.held)
+    )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Command, CommandState, Mode, Recommendation, Refusal
 from trimtab.settings import IssueSettings
 
 _ORDER = tuple(Mode)
-MISSED_QUIET_SECONDS = 30.0
 SETTLED_QUIET_SECONDS = 120.0
 """Until the findings and the snapshot have caught up with what was done."""
 
@@ -39,12 +37,6 @@ def refusal_to_approve(command: Command, settings: IssueSettings) -> Refusal | N
     return Refusal(rule="approval", sentence=sentence, subject=recommendation.subject, purpose=recommendation.purpose)
 
 
-def asked_first(recommendation: Recommendation, snapshot: ClusterSnapshot) -> str | None:
-    """The first workload whose owner must be asked before a policy may act, by name; None = nobody."""
-    moved = (snapshot.workload_by_id.get(move.workload or "") for move in recommendation.moves if move.before)
-    return next((one.name for one in moved if one is not None and one.wishes.is_ask_first), None)
-
-
 def quiet_until(command: Command, settings: IssueSettings) -> datetime | None:
     """Until when the purpose of a command that is over is not proposed again; None = at once."""
     seconds = _quiet_seconds(command, settings)
@@ -57,7 +49,7 @@ def _quiet_seconds(command: Command, settings: IssueSettings) -> float:
     if command.state is CommandState.SETTLED:
         return settings.quiet_seconds_after_no if command.is_dry else SETTLED_QUIET_SECONDS
     if command.state is CommandState.MISSED:
-        return MISSED_QUIET_SECONDS
+        return settings.missed_quiet_seconds
     if command.state is CommandState.REFUSED or (command.state is CommandState.ABANDONED and command.attempts):
         return settings.retry_seconds
     return 0.0
@@ -67,3 +59,30 @@ def is_quiet(purpose: str, over: Iterable[Command], settings: IssueSettings, now
     """Whether an earlier command of the same purpose still keeps it from being proposed."""
     ends = (quiet_until(command, settings) for command in over if command.recommendation.purpose == purpose)
     return any(end is not None and end > now for end in ends)
+
+
+def backs_off_until(
+    recommendation: Recommendation, over: Iterable[Command], settings: IssueSettings, now: datetime
+) -> tuple[int, datetime] | None:
+    """How often in a row the rule has missed its seats, and until when it therefore proposes no move; None = it may.
+
+    The pause doubles with each miss; one command that settles ends the row. What moves nothing is not kept back.
+    """
+    if not recommendation.moves:
+        return None
+    ends = sorted(
+        (one for one in over if one.recommendation.rule == recommendation.rule and not one.is_dry),
+        key=lambda one: one.changed_at,
+        reverse=True,
+    )
+    row = []
+    for command in ends:
+        if command.state is CommandState.MISSED:
+            row.append(command)
+        elif command.state is CommandState.SETTLED:
+            break
+    if not row:
+        return None
+    seconds = min(settings.missed_quiet_seconds * 2.0 ** min(len(row) - 1, 30), settings.missed_quiet_seconds_max)
+    until = row[0].changed_at + timedelta(seconds=seconds)
+    return (len(row), until) if until > now else None

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from trimtab.issue.policy import is_quiet, mode_of
-from trimtab.issue.steps import BUDGET_RULE, refusal_of, why_gone
-from trimtab.model.command import Command, CommandState, Mode, Plan, Recommendation
+from trimtab.issue.policy import backs_off_until, is_quiet, mode_of
+from trimtab.issue.steps import PASSING_RULES, clock_text, refusal_of, why_gone
+from trimtab.model.command import Command, CommandState, Mode, Plan, Recommendation, Refusal
 from trimtab.settings import IssueSettings
 
 NEWS_SECONDS = 60.0
@@ -40,7 +40,7 @@ def _given_up(plan: Plan, live: dict[str, Command]) -> Iterator[Change]:
         if command.state is not CommandState.PROPOSED or purpose in wanted:
             continue
         refusal = refusal_of(purpose, plan)
-        if refusal is None or refusal.rule != BUDGET_RULE:
+        if refusal is None or refusal.rule not in PASSING_RULES:
             yield Change(
                 was=command,
                 recommendation=command.recommendation,
@@ -55,13 +55,38 @@ def _made_or_renewed(
     for recommendation in plan.recommendations:
         command = live.get(recommendation.purpose)
         if command is None:
-            is_wanted = mode_of(recommendation.rule, settings) is not Mode.OBSERVE
-            if is_wanted and not is_quiet(recommendation.purpose, over, settings, now):
+            if is_wanted(recommendation, over, settings, now):
                 yield Change(was=None, recommendation=recommendation)
         elif command.state is CommandState.PROPOSED:
             renewed = _renewed(command.recommendation, recommendation)
             if renewed is not None:
                 yield Change(was=command, recommendation=renewed[0], why=renewed[1])
+
+
+def is_wanted(recommendation: Recommendation, over: Sequence[Command], settings: IssueSettings, now: datetime) -> bool:
+    """Whether new advice becomes a proposal: not in mode observe, while a no is fresh, or while its rule backs off."""
+    if mode_of(recommendation.rule, settings) is Mode.OBSERVE:
+        return False
+    if is_quiet(recommendation.purpose, over, settings, now):
+        return False
+    return backs_off_until(recommendation, over, settings, now) is None
+
+
+def backing_off(plan: Plan, recent: Sequence[Command], *, settings: IssueSettings, now: datetime) -> list[Refusal]:
+    """What is not proposed because its rule has missed seats, with the sentence that says until when."""
+    live = {command.recommendation.purpose for command in recent if not command.state.is_over}
+    over = [command for command in recent if command.state.is_over]
+    found = []
+    for one in plan.recommendations:
+        pause = backs_off_until(one, over, settings, now) if one.purpose not in live else None
+        if pause is not None:
+            misses, until = pause
+            times = "once" if misses == 1 else f"{misses} times in a row"
+            sentence = (
+                f"Not proposed: somebody else took the seats of {one.rule} {times}; quiet until {clock_text(until)}."
+            )
+            found.append(Refusal(rule="missed", sentence=sentence, subject=one.subject, purpose=one.purpose))
+    return found
 
 
 def _renewed(old: Recommendation, new: Recommendation) -> tuple[Recommendation, str] | None:

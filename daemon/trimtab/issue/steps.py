@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from trimtab.issue.decisions import withdrawn
-from trimtab.issue.policy import asked_first, mode_of
-from trimtab.model.cluster import ClusterSnapshot
+from trimtab.issue.enrich import OUT_OF_REACH
+from trimtab.issue.policy import mode_of
 from trimtab.model.command import Command, CommandState, Mode, Plan, Recommendation, Refusal
 from trimtab.settings import IssueSettings
 
 BUDGET_RULE = "budget"
-"""A refusal of this rule passes: what it stands against waits and is not given up."""
+PASSING_RULES = (BUDGET_RULE, OUT_OF_REACH)
+"""Refusals of these rules pass: what they stand against waits and is not given up."""
 CHECKPOINT_PATIENCE = timedelta(seconds=300)
 """How long an approved move waits beyond the moment that was approved for a checkpoint that comes late."""
 
@@ -34,9 +35,12 @@ def clock_text(moment: datetime) -> str:
 
 
 def from_proposed(
-    command: Command, plan: Plan, snapshot: ClusterSnapshot, *, settings: IssueSettings, now: datetime, is_paused: bool
+    command: Command, plan: Plan, *, settings: IssueSettings, now: datetime, may_policy: bool
 ) -> Next | None:
-    """Expired, given up with its mode, approved by policy; or None: it waits for a person."""
+    """Expired, given up with its mode, approved by policy; or None: it waits for a person.
+
+    `may_policy`: no pause, breaker, veto, or owner who must be asked by a person keeps a policy's yes back.
+    """
     recommendation = command.recommendation
     mode = mode_of(recommendation.rule, settings)
     if command.snoozed_until is not None and command.snoozed_until > now:
@@ -48,9 +52,7 @@ def from_proposed(
         return _to(command, CommandState.ABANDONED, f"mode of {recommendation.rule} is observe", now)
     fresh = _fresh(command, plan)
     is_same = fresh is not None and fresh.fingerprint == recommendation.fingerprint
-    if mode is not Mode.ACT or is_paused or not is_same or recommendation.kind.is_advice_only:
-        return None
-    if asked_first(recommendation, snapshot) is not None:
+    if mode is not Mode.ACT or not may_policy or not is_same or recommendation.kind.is_advice_only:
         return None
     approved = replace(
         command,
@@ -64,7 +66,7 @@ def from_proposed(
     return Next(command=approved, why=approved.reason, who="policy")
 
 
-def from_approved(command: Command, plan: Plan, *, settings: IssueSettings, now: datetime, is_paused: bool) -> Next:
+def from_approved(command: Command, plan: Plan, *, settings: IssueSettings, now: datetime, pause: str | None) -> Next:
     """The fresh look before the first write: other writes, a mode or an expiry take the approval away."""
     recommendation = command.recommendation
     mode = mode_of(recommendation.rule, settings)
@@ -73,8 +75,8 @@ def from_approved(command: Command, plan: Plan, *, settings: IssueSettings, now:
     if recommendation.expires_at <= now:
         why = f"approved by {command.approved_by}, but it could not begin by {clock_text(recommendation.expires_at)}"
         return _to(command, CommandState.EXPIRED, why, now)
-    if is_paused:
-        return Next(command=command, rule="paused", why=f"{command.name} waits: paused.")
+    if pause is not None:
+        return Next(command=command, rule="paused", why=f"{command.name} waits: {pause}")
     if not plan.is_whole:
         return Next(command=command, rule="snapshot", why=f"{command.name} waits: the cluster cannot be judged now.")
     return _compare(command, plan, now)
@@ -84,8 +86,8 @@ def _compare(command: Command, plan: Plan, now: datetime) -> Next:
     fresh = _fresh(command, plan)
     if fresh is None:
         refusal = refusal_of(command.recommendation.purpose, plan)
-        if refusal is not None and refusal.rule == BUDGET_RULE:
-            return Next(command=command, rule=BUDGET_RULE, why=f"{command.name} waits: {refusal.sentence}")
+        if refusal is not None and refusal.rule in PASSING_RULES:
+            return Next(command=command, rule=refusal.rule, why=f"{command.name} waits: {refusal.sentence}")
         return _to(command, CommandState.ABANDONED, why_gone(refusal), now)
     if fresh.fingerprint != command.approved_fingerprint:
         changed = replace(command, recommendation=fresh)
