@@ -24,37 +24,64 @@ KERNEL_LOG = Path("/dev/kmsg")
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 SPOOL = Path(AgentSettings().spool_directory)
 
-_DAEMON_KEYS = ("ingest", "people", "store", "scrape", "detect", "plan", "issue", "simulated", "state_directory")
+_DAEMON_KEYS = tuple(name for name in DaemonSettings.__struct_fields__ if name not in AgentSettings.__struct_fields__)
 _AGENT_KEYS = tuple(name for name in AgentSettings.__struct_fields__ if name not in DaemonSettings.__struct_fields__)
 
 
 @click.command()
 @click.option("--settings", "settings_file", type=click.Path(dir_okay=False, path_type=Path),
               help="Read this file (agent's or daemon's), print what it comes to, and no more.")  # fmt: skip
+@click.option(
+    "--cluster",
+    "is_cluster",
+    is_flag=True,
+    help="Look at the Kubernetes cluster instead: permissions, kinds, labels, and what each missing one costs.",
+)
 @click.option("--url", envvar="TRIMTAB_URL", help="The daemon's address [TRIMTAB_URL, else the client file].")
 @click.option("--token", envvar="TRIMTAB_TOKEN", help="Operator's token [TRIMTAB_TOKEN, else the client file].")
 @click.option("--ca-file", envvar="TRIMTAB_CA_FILE", help="CA certificate, where the daemon speaks TLS.")
 @click.option("--json", "is_json", is_flag=True, help="The same data as JSON.")
-def doctor(settings_file: Path | None, url: str | None, token: str | None, ca_file: str | None, is_json: bool) -> None:
+def doctor(
+    *,
+    settings_file: Path | None,
+    is_cluster: bool,
+    url: str | None,
+    token: str | None,
+    ca_file: str | None,
+    is_json: bool,
+) -> None:
     """Look at this host and at the daemon, and say what is not as it should be, with the fix.
 
     With --settings FILE: read the file as the agent or the daemon would, and print every setting, defaults included;
     a mistake is named with file, key and fix. Needs no daemon.
 
+    With --cluster: look at the cluster with the account that [kubernetes] of --settings (or $KUBECONFIG) names, and
+    say what the daemon may do there in its mode. Run it where the daemon runs. Nothing is changed.
+
     \b
     Exit codes: 0 all is well; 1 something is not (each with its fix); 2 the command line is wrong.
     """
-    checks = (
-        [*settings_checks(settings_file)] if settings_file else [*node_checks(), *daemon_checks(url, token, ca_file)]
-    )
+    checks = [*_checks(settings_file, is_cluster=is_cluster, url=url, token=token, ca_file=ca_file)]
     if is_json:
         say_json(msgspec.json.encode(Doctor(checks=tuple(checks))))
     else:
         say(line for check in checks for line in _lines(check))
-        if settings_file and all(check.is_ok for check in checks):
+        if settings_file and not is_cluster and all(check.is_ok for check in checks):
             say(_settings_lines(settings_file))
     if not all(check.is_ok for check in checks):
         raise click.exceptions.Exit(1)
+
+
+def _checks(
+    settings_file: Path | None, *, is_cluster: bool, url: str | None, token: str | None, ca_file: str | None
+) -> Iterable[Check]:
+    if is_cluster:
+        from trimtab.cli.doctor_cluster import cluster_checks  # noqa: PLC0415 - the daemon's half, for this alone
+
+        return cluster_checks(settings_file)
+    if settings_file:
+        return settings_checks(settings_file)
+    return (*node_checks(), *daemon_checks(url, token, ca_file))
 
 
 def settings_checks(path: Path) -> Iterable[Check]:
