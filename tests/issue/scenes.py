@@ -84,6 +84,7 @@ class Scene:
             )
             for command in self.ledger.holding()
             for node in command.lasting_nodes
+            if node in self.scheduler.nodes and self.scheduler.nodes[node].cordoned_by == command.mark
         ]
 
     def close_findings(self) -> None:

@@ -50,6 +50,7 @@ class Advance:
 
     commands: tuple[Command, ...]
     refusals: tuple[Refusal, ...]
+    """Those of the issuer; the planner's own are in the plan."""
     sentence: str
     pause: str | None = None
     """Why nothing new begins, as the end of a sentence; None = not paused."""
@@ -133,8 +134,10 @@ class Issuer:
         recent = self._ledger.commands(live_only=False, since=now - DAY)
         vetoes = in_force(self._ledger.standing(StandingKind.VETO), now)
         by_id = None if findings is None else {one.id: one for one in findings}
+        made = enriched(plan, snapshot, self._desk.hands, findings=by_id, vetoes=vetoes)
         return Beat(
-            plan=enriched(plan, snapshot, self._desk.hands, findings=by_id, vetoes=vetoes),
+            plan=made,
+            refusals=list(made.refusals[len(plan.refusals) :]),
             snapshot=snapshot,
             now=now,
             pause=self._why_paused(snapshot),

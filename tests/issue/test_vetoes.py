@@ -1,0 +1,185 @@
+"""Who opened a node that we had cordoned: we, a repair, or a person who does not agree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.builders import a_finding
+from tests.fakes.clock import START
+from tests.issue.scenes import evacuation, to
+
+from trimtab.errors import DecisionRefused
+from trimtab.issue import decisions
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.command import CommandState, Mode
+from trimtab.model.standing import StandingKind
+from trimtab.settings import IssueSettings
+
+ACT = IssueSettings(mode=Mode.ACT)
+WEEK = timedelta(days=7)
+
+
+def settled(**changes):
+    scene = evacuation(settings=ACT, **changes)
+    to(scene, CommandState.SETTLED)
+    return scene
+
+
+def vetoes(scene):
+    return {one.name: one for one in scene.ledger.standing(StandingKind.VETO)}
+
+
+def test_a_persons_uncordon_is_a_veto_for_a_week_and_counts_against_the_rule():
+    scene = settled()
+    scene.scheduler.uncordon("gpu-02")
+    scene.beat()
+    veto = vetoes(scene)["gpu-02"]
+    assert (scene.command().state, scene.command().reason) == (
+        CommandState.UNDONE,
+        "somebody uncordoned gpu-02: a veto",
+    )
+    assert not scene.ledger.results[1].is_good
+    assert (veto.until - veto.since, veto.causes, veto.command_id) == (WEEK, ("device_fault",), 1)
+    advance = scene.beat(seconds=6 * 86400)
+    assert [one.sentence for one in advance.refusals if one.rule == "veto"] == [veto.why]
+    assert list(scene.ledger.stored) == [1]
+    assert not scene.scheduler.nodes["gpu-02"].is_cordoned
+    scene.beat(seconds=2 * 86400)
+    assert scene.command(2).recommendation.purpose == "evacuate:gpu-02"
+
+
+def test_a_veto_is_seen_however_long_after_the_command_settled():
+    scene = settled()
+    scene.beat(seconds=40 * 86400)
+    scene.restart()
+    scene.scheduler.uncordon("gpu-02")
+    scene.beats(2)
+    assert scene.command().state is CommandState.UNDONE
+    assert list(vetoes(scene)) == ["gpu-02"]
+
+
+def test_a_veto_outlives_a_restart():
+    scene = settled()
+    scene.scheduler.uncordon("gpu-02")
+    scene.beat()
+    scene.restart()
+    scene.beats(3)
+    assert list(scene.ledger.stored) == [1]
+
+
+def test_an_uncordon_after_the_finding_ended_is_a_repair_and_no_veto():
+    scene = settled()
+    good = scene.ledger.results[1]
+    scene.close_findings()
+    scene.scheduler.uncordon("gpu-02")
+    scene.beat()
+    command = scene.command()
+    assert (command.state, command.is_holding) == (CommandState.SETTLED, False)
+    assert vetoes(scene) == {}
+    assert scene.ledger.results[1] == good
+    assert "a repair, no veto" in scene.ledger.lines[-1].why
+
+
+def test_while_a_finding_is_about_to_end_no_verdict_is_given():
+    scene = settled()
+    open_one = scene.findings[0]
+    scene.findings = (replace(open_one, clear_since=scene.clock.now()),)
+    scene.scheduler.uncordon("gpu-02")
+    scene.beats(2)
+    assert scene.command().state is CommandState.SETTLED
+    scene.findings = (open_one,)  # it is seen again: nothing was repaired
+    scene.beat()
+    assert scene.command().state is CommandState.UNDONE
+
+
+def test_our_own_return_to_service_is_no_veto():
+    scene = settled()
+    scene.close_findings()
+    scene.beats(8)
+    assert scene.command(2).recommendation.rule == "restore"
+    assert scene.command(2).state is CommandState.SETTLED
+    assert not scene.scheduler.nodes["gpu-02"].is_cordoned
+    assert (scene.command().state, scene.command().is_holding) == (CommandState.SETTLED, False)
+    assert vetoes(scene) == {}
+    assert scene.ledger.results[1].is_good
+
+
+def test_a_gate_not_met_keeps_the_node_out_with_its_sentence():
+    scene = settled()
+    advance = scene.beat()
+    assert [one.rule for one in advance.plan.refusals] == ["gate"]
+    assert scene.scheduler.nodes["gpu-02"].is_cordoned
+
+
+def test_a_persons_cordon_over_ours_is_theirs_and_is_never_lifted_by_us():
+    scene = settled()
+    scene.scheduler.cordon("gpu-02", by="sofia")
+    scene.close_findings()
+    scene.beats(8)
+    assert scene.scheduler.nodes["gpu-02"].cordoned_by == "sofia"
+    assert not scene.command().is_holding
+
+
+def test_a_return_that_a_person_overtakes_leaves_the_persons_cordon():
+    scene = settled()
+    scene.close_findings()
+    while scene.ledger.command(2) is None or scene.command(2).state is not CommandState.CONFIRMED:
+        scene.beat()
+    scene.scheduler.cordon("gpu-02", by="sofia")
+    scene.beats(4)
+    assert scene.scheduler.nodes["gpu-02"].cordoned_by == "sofia"
+    assert scene.command(2).state is CommandState.SETTLED
+
+
+def test_a_node_that_is_gone_is_held_no_more():
+    scene = settled()
+    del scene.scheduler.nodes["gpu-02"]
+    scene.findings = ()
+    scene.beat()
+    assert (scene.command().state, scene.command().is_holding) == (CommandState.SETTLED, False)
+    assert vetoes(scene) == {}
+
+
+def test_another_cause_is_proposed_in_spite_of_a_veto_and_a_person_decides():
+    scene = settled()
+    scene.scheduler.uncordon("gpu-02")
+    scene.beat()
+    scene.findings = (a_finding(id=9, node="gpu-02", rule="gpus_missing", loss_gpus=8.0),)
+    scene.beat(seconds=3700)
+    scene.beats(3)
+    assert scene.command(2).state is CommandState.PROPOSED
+    assert scene.command(2).recommendation.causes == ("gpus_missing",)
+
+
+def test_a_veto_can_be_lifted_once():
+    scene = settled()
+    scene.scheduler.uncordon("gpu-02")
+    scene.beat()
+    decisions.lift_veto(scene.ledger, "gpu-02", who="mei", now=scene.clock.now())
+    with pytest.raises(DecisionRefused, match="No veto stands on gpu-02"):
+        decisions.lift_veto(scene.ledger, "gpu-02", who="mei", now=scene.clock.now())
+    scene.beat(seconds=3700)
+    assert scene.command(2).recommendation.purpose == "evacuate:gpu-02"
+
+
+def test_undo_gives_back_what_that_command_holds_and_nothing_else():
+    scene = settled()
+    other = f"trimtab:{scene.ledger.ledger}:R2"
+    second = scene.ledger.add(
+        replace(scene.command().recommendation, purpose="evacuate:gpu-00", moves=(), writes=()), scene.clock.now()
+    )
+    writes = tuple(replace(one, node="gpu-00") for one in scene.command().recommendation.writes if one.lasts)
+    scene.ledger.stored[2] = replace(
+        second,
+        state=CommandState.SETTLED,
+        settled_at=START,
+        recommendation=replace(second.recommendation, writes=writes),
+    )
+    scene.scheduler.cordon("gpu-00", by=other)
+    decisions.undo(scene.ledger, 1, reason="", who="mei", now=scene.clock.now())
+    snapshot: ClusterSnapshot = scene.scheduler.snapshot()
+    assert len([one for one in snapshot.nodes if one.is_cordoned]) == 2
+    scene.beat()
+    assert scene.scheduler.held() == [f"{other} cordons gpu-00"]
