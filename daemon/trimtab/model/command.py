@@ -71,6 +71,8 @@ class Verb(StrEnum):
     """Let a workload start again, on given seats."""
     REPLACE = "replace"
     """Take single pods off; their controller makes new ones, on given seats."""
+    TAINT_DEVICE = "taint_device"
+    """Keep new work off one GPU of a node (`gpu`), where GPUs are handed out by DRA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +86,16 @@ class Write:
     lasts: bool = False
     lifts: str | None = None
     """Of an uncordon: the mark of the command whose cordon it lifts."""
+    gpu: str | None = None
+    """UUID of the GPU that a device taint is for."""
 
     @property
     def text(self) -> str:
         """The write in words, as shown and fingerprinted."""
         seats = ", ".join(f"{seat.gpus} GPUs on {seat.node} for {seat.pod}" for seat in self.seats)
         subject = self.node if self.verb in (Verb.CORDON, Verb.UNCORDON) else self.workload
+        if self.verb is Verb.TAINT_DEVICE:
+            subject = f"{self.gpu} of {self.node}"
         return f"{self.verb} {subject}" + (f": {seats}" if seats else "")
 
 

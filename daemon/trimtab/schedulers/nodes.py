@@ -73,8 +73,11 @@ class Nodes:
             command, node, f"uncordon {node}", lambda old: face.opened(old, command.mark, self.prefix), lax=True
         )
 
-    def open(self, command: Command, node: str) -> None:
-        """Return a node to service: every lasting cordon of ours goes, whichever command set it."""
+    def open(self, command: Command, node: str, *, lifts: str | None = None) -> None:
+        """Return a node to service: the lasting cordon of the command with the mark `lifts` goes, by default every one.
+
+        A person's cordon stays, and what another command of ours still needs closed stays closed.
+        """
 
         def edit(old: Face) -> Face:
             if old.is_closed and not old.is_closed_by_us(self.prefix):
@@ -82,8 +85,8 @@ class Nodes:
             busy = next((one.mark for one in old.holds if CORDON in one.what and not one.lasts), None)
             if busy is not None:
                 raise SchedulerBusy(f"{node} is being emptied by {busy}; it opens when that is over.")
-            for hold in old.holds:
-                old = face.opened(old, hold.mark, self.prefix)
+            for mark in [hold.mark for hold in old.holds if hold.mark == (lifts or hold.mark)]:
+                old = face.opened(old, mark, self.prefix)
             return old
 
         self._change(command, node, f"uncordon {node}", edit)

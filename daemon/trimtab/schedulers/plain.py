@@ -15,6 +15,7 @@ from trimtab.clock import Clock
 from trimtab.errors import SchedulerError, SchedulerGone, SchedulerRefused
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Command, Move, Recommendation, Refusal, Seat, Verb, Way, Write
+from trimtab.schedulers.devices import Devices
 from trimtab.schedulers.face import SEAT
 from trimtab.schedulers.marks import hold_of
 from trimtab.schedulers.nodes import Nodes
@@ -41,6 +42,7 @@ class Plain:
         self._clock = clock
         self._nodes = Nodes(pen=pen, settings=settings)
         self._stops = Stops(nodes=self._nodes)
+        self._devices = Devices(pen=pen, view=view, settings=settings)
 
     def refusal(self, move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
         """Why the move cannot be carried out, or None."""
@@ -56,6 +58,8 @@ class Plain:
         for write in writes:
             if write.verb is Verb.CORDON and write.node:
                 self._nodes.cordon(command, write.node, lasts=write.lasts)
+            elif write.verb is Verb.TAINT_DEVICE and write.node and write.gpu:
+                self._devices.taint(command, write.node, write.gpu, lasts=write.lasts)
         for write in writes:
             if write.verb is Verb.RESERVE and write.workload:
                 self._reserve(command, write)
@@ -66,7 +70,7 @@ class Plain:
         errors: list[SchedulerError] = []
         for write in writes:
             if write.verb is Verb.UNCORDON and write.node:
-                _try(errors, partial(self._nodes.open, command, write.node))
+                _try(errors, partial(self._nodes.open, command, write.node, lifts=write.lifts))
         for move in self._moves(command):
             _try(errors, partial(self._advance, command, move, _writes_of(move, writes)))
         _raise_worst(errors)
@@ -80,6 +84,7 @@ class Plain:
             _try(errors, partial(self._stops.give_back_pod, command, pod))
         for node in self._nodes.bearing(command, self._view().nodes):
             _try(errors, partial(self._nodes.give_back, command, node))
+        _try(errors, partial(self._devices.give_back, command))
         _raise_worst(errors)
 
     # --- hold

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -182,7 +183,8 @@ class Stops:
             if node is None:
                 return
             left[node] -= 1
-            self.nodes.nominate(command, pod, node)
+            with suppress(SchedulerRefused):  # no right on pods/status: it is let on, and the scheduler chooses
+                self.nodes.nominate(command, pod, node)
             self.nodes.tolerate(command, pod)
 
     # --- signatures
