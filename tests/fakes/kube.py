@@ -92,8 +92,10 @@ class FakeKube(KubeStore):
     def watch(self, path: str, params: Mapping[str, str], *, quiet_seconds_max: float) -> Iterator[bytes]:
         """All events so far, a bookmark, and the end: a server ends every watch some time."""
         call = Call("WATCH", path, None, dict(params))
-        lines = self._ask(call, lambda: self._events(self._address(path), params))
-        yield from lines
+        return iter(self._ask(call, lambda: self._events(self._address(path), params)))
+
+    def close(self) -> None:
+        """Nothing to let go."""
 
     def post(self, path: str, body: Mapping[str, Any], params: Mapping[str, str] | None = None) -> Json:
         return self._ask(Call("POST", path, body, params or {}), lambda: self._post(path, dict(body), params or {}))

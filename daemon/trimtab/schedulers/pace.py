@@ -1,0 +1,55 @@
+"""How long to wait before the next attempt: jittered exponential back-off, and a bound on attempts a minute."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from trimtab.clock import Clock
+
+BASE_SECONDS = 0.2
+CAP_SECONDS = 30.0
+CLOSED_BASE_SECONDS = 2.0
+CLOSED_CAP_SECONDS = 7.0
+"""For a server that answers well and ends every watch at once: it is read nine times a minute, evenly."""
+GOOD_SECONDS = 30.0
+"""A connection that lived so long makes a fresh start."""
+ATTEMPTS_MAX = 10
+WINDOW_SECONDS = 60.0
+
+
+class Pace:
+    """Of one watch. At most ATTEMPTS_MAX attempts begin in any WINDOW_SECONDS, whatever the server does."""
+
+    def __init__(self, clock: Clock, jitter: Callable[[], float]) -> None:
+        """`jitter` gives numbers from 0 to 1."""
+        self._clock = clock
+        self._jitter = jitter
+        self._begun: deque[float] = deque(maxlen=ATTEMPTS_MAX)
+        self._failures = 0
+
+    def begin(self) -> None:
+        """An attempt begins now."""
+        self._begun.append(self._clock.monotonic_seconds())
+
+    def bound_seconds(self) -> float:
+        """How long until one more attempt stays within the bound."""
+        if len(self._begun) < ATTEMPTS_MAX:
+            return 0.0
+        return max(0.0, self._begun[0] + WINDOW_SECONDS - self._clock.monotonic_seconds())
+
+    def after(self, *, is_failure: bool, at_least_seconds: float = 0.0) -> float:
+        """How long to wait after the attempt that began last has ended."""
+        now = self._clock.monotonic_seconds()
+        lived = now - self._begun[-1] if self._begun else 0.0
+        if lived >= GOOD_SECONDS:
+            self._failures = 0
+            if not is_failure:
+                return self.bound_seconds()
+        doubled = 2.0 ** min(self._failures, 16)
+        if is_failure:
+            seconds = min(CAP_SECONDS, BASE_SECONDS * doubled) * (0.5 + self._jitter() / 2)
+        else:
+            seconds = min(CLOSED_CAP_SECONDS, CLOSED_BASE_SECONDS * doubled) * (0.9 + self._jitter() / 10)
+        self._failures += 1
+        return max(seconds, at_least_seconds, self.bound_seconds())

@@ -1,0 +1,185 @@
+"""Keeps a copy of one kind in step with the cluster: list, watch, and again, however the connection ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+import structlog
+
+from trimtab.clock import Clock
+from trimtab.errors import SchedulerBusy, SchedulerError, SchedulerGone, SchedulerUnavailable
+from trimtab.schedulers.kubernetes import Api, failure
+from trimtab.schedulers.pace import Pace
+from trimtab.schedulers.resources import Kind
+from trimtab.schedulers.shelf import Event, Head, Page, Shelf
+
+log = structlog.get_logger()
+
+PAGE_OBJECTS = 5_000
+"""Pods come at 5 kB each: a page is some 25 MB before it is decoded, and most clusters need one."""
+SERVER_TIMEOUT_SECONDS = 290
+"""The server ends a watch after this long by itself."""
+QUIET_SECONDS_MAX = 90.0
+"""Bookmarks come about every minute; a watch that is silent for longer is tried anew from where it was."""
+SILENT_WATCHES_MAX = 2
+"""So many watches in a row without a line: the version itself is doubted (the server was restored), so list."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What one reflector has done so far."""
+
+    lists: int = 0
+    watches: int = 0
+    events: int = 0
+    bookmarks: int = 0
+    relisted_differing: int = 0
+    """Objects that a repeated list found changed, added or gone: what a gap would have lost."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """By kind: gone, busy, refused, silent, unavailable."""
+
+
+class Reflector:
+    """One kind. `step` is called over and over by one thread; all else may be read from any."""
+
+    def __init__(
+        self,
+        api: Api,
+        shelf: Shelf[Any],
+        *,
+        path: str,
+        selection: Mapping[str, str],
+        clock: Clock,
+        pace: Pace,
+        quiet_seconds_max: float = QUIET_SECONDS_MAX,
+        on_contact: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_contact` is called when the server answers again after it did not."""
+        self.shelf = shelf
+        self.path = path
+        self.counts = Counts()
+        self.error: SchedulerError | None = None
+        """Why the last attempt failed; None while it is listed and watched."""
+        self.lost_at: float | None = None
+        """Monotonic seconds since when nothing is heard; None while connected."""
+        self.is_listed = False
+        self._api = api
+        self._selection = dict(selection)
+        self._clock = clock
+        self.pace = pace
+        self._quiet_seconds_max = quiet_seconds_max
+        self._on_contact = on_contact
+        self._version = ""
+        self._silent_watches = 0
+
+    @property
+    def kind(self) -> Kind:
+        """What it reads."""
+        return self.shelf.kind
+
+    def step(self) -> float:
+        """List if need be, watch until that ends; how many seconds to wait before the next step."""
+        self.pace.begin()
+        try:
+            if not self._version:
+                self._list()
+            self._watch()
+        except SchedulerError as error:
+            return self._failed(error)
+        self._lost()
+        return self.pace.after(is_failure=False)
+
+    def _list(self) -> None:
+        pages = list(self._pages())
+        self.counts.lists += 1
+        differing = self.shelf.fill(pages)
+        if self.is_listed:
+            self.counts.relisted_differing += differing
+        self._version = pages[-1].metadata.resource_version
+        self._silent_watches = 0
+        self.is_listed = True
+        self._heard()
+
+    def _pages(self) -> Iterator[Page]:
+        params = {**self._selection, "limit": str(PAGE_OBJECTS)}
+        while True:
+            try:
+                page = msgspec.json.decode(self._api.raw(self.path, params), type=Page)
+            except msgspec.DecodeError as error:
+                raise SchedulerUnavailable(f"GET {self.path}: the list cannot be read: {error}") from error
+            yield page
+            if not page.metadata.continue_:
+                return
+            params["continue"] = page.metadata.continue_
+
+    def _watch(self) -> None:
+        params = {
+            **self._selection,
+            "watch": "1",
+            "resourceVersion": self._version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(SERVER_TIMEOUT_SECONDS),
+        }
+        lines = self._api.watch(self.path, params, quiet_seconds_max=self._quiet_seconds_max)
+        self.counts.watches += 1
+        self._heard()
+        heard = self.counts.events + self.counts.bookmarks
+        try:
+            if hasattr(lines, "close"):
+                with closing(cast("Any", lines)):
+                    self._follow(lines)
+            else:
+                self._follow(lines)
+        finally:
+            is_silent = heard == self.counts.events + self.counts.bookmarks
+            self._silent_watches = self._silent_watches + 1 if is_silent else 0
+
+    def _follow(self, lines: Iterator[bytes]) -> None:
+        for line in lines:
+            try:
+                event = msgspec.json.decode(line, type=Event)
+                if event.type == "BOOKMARK":
+                    self._version = msgspec.json.decode(event.object, type=Head).metadata.resource_version
+                    self.counts.bookmarks += 1
+                elif event.type == "ERROR":
+                    status = msgspec.json.decode(event.object, type=dict[str, Any])
+                    raise failure(f"WATCH {self.path}", int(status.get("code") or 500), status)
+                else:
+                    self._version = self.shelf.take(event) or self._version
+                    self.counts.events += 1
+            except msgspec.DecodeError as error:
+                self._version = ""  # what was in it is not known: list
+                raise SchedulerUnavailable(f"WATCH {self.path}: an event cannot be read: {error}") from error
+
+    def _failed(self, error: SchedulerError) -> float:
+        is_silent = isinstance(error, SchedulerUnavailable) and "nothing came" in str(error)
+        self.counts.errors["silent" if is_silent else _word(error)] += 1
+        if isinstance(error, SchedulerGone) or self._silent_watches >= SILENT_WATCHES_MAX:
+            self._version = ""
+        if self.error is None:
+            log.info("a watch has ended", kind=self.kind.name, error=str(error))
+        self.error = error
+        self._lost()
+        retry_after = error.retry_after_seconds if isinstance(error, SchedulerBusy) else None
+        return self.pace.after(is_failure=not is_silent, at_least_seconds=retry_after or 0.0)
+
+    def _heard(self) -> None:
+        was_lost = self.error is not None
+        self.error = None
+        self.lost_at = None
+        if was_lost:
+            log.info("read again", kind=self.kind.name)
+            self._on_contact()
+
+    def _lost(self) -> None:
+        if self.lost_at is None:
+            self.lost_at = self._clock.monotonic_seconds()
+
+
+def _word(error: SchedulerError) -> str:
+    return type(error).__name__.removeprefix("Scheduler").lower()
