@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from trimtab.model.command import Move, MoveKind
+from trimtab.schedulers.budgets import why_not_evict, why_not_stop
 from trimtab.schedulers.kueue_objects import (
     CLUSTER_QUEUES,
     GATE,
@@ -20,7 +20,6 @@ from trimtab.schedulers.marks import read_holds
 from trimtab.schedulers.objects import Loose, NodeObject, Pod
 from trimtab.settings import KubernetesSettings
 
-BUDGETS = "poddisruptionbudgets.policy"
 QUEUES_HELD_MAX = 16
 """More queues than this are not stopped for one move: then it is recommended only."""
 SWAP_SECONDS = 11.0
@@ -201,14 +200,9 @@ def strict_order(case: Case) -> str | None:
 
 def budget(case: Case) -> str | None:
     """A deactivation asks no disruption budget: so we do."""
-    for one in case.scope.view.kind(BUDGETS).values():
-        covered = [pod for pod in case.pods if _covers(one, pod)]
-        allowed = int(one.status.get("disruptionsAllowed") or 0)
-        leaving = case.move.replaced or tuple(pod.metadata.name for pod in covered)
-        count = sum(1 for pod in covered if pod.metadata.name in leaving)
-        if count > allowed:
-            return f"disruption budget {one.metadata.name} allows {allowed} of the {count} pods of {case.name} to stop"
-    return None
+    if case.move.replaced:
+        return why_not_evict([pod for pod in case.pods if pod.metadata.name in case.move.replaced], case.scope.view)
+    return why_not_stop(case.pods, case.scope.view)
 
 
 def for_quota(case: Case) -> str | None:
@@ -387,25 +381,3 @@ def _is_excluded(node: NodeObject, pod: Pod) -> bool:
 def _waits_for_quota(other: KueueWorkload) -> bool:
     """Unknown counts as quota: doubt means no move."""
     return "topology" not in other.why_pending or "quota" in other.why_pending
-
-
-def _covers(budget_: Loose, pod: Pod) -> bool:
-    if budget_.metadata.namespace != pod.metadata.namespace:
-        return False
-    selector = budget_.spec.get("selector")
-    if selector is None:
-        return False
-    labels = pod.metadata.labels
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_holds(one, labels) for one in selector.get("matchExpressions") or ())
-
-
-def _holds(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, values = str(expression.get("key")), expression.get("values") or ()
-    return {
-        "In": labels.get(key) in values,
-        "NotIn": labels.get(key) not in values,
-        "Exists": key in labels,
-        "DoesNotExist": key not in labels,
-    }.get(str(expression.get("operator")), True)

@@ -137,7 +137,7 @@ def _against(victims: Known, waiters: Known, swaps: Known, scope: Scope, setting
     if swaps:
         queues = queues_to_hold(scope, [], {seat.node for move, _ in swaps for seat in move.after})
         if queues:
-            yield f"A replaced pod's seat cannot be kept until Kueue takes it, a second or so; jobs wait in {queues[0]}."
+            yield f"Nothing keeps a replaced pod's seat for the second until Kueue takes it; jobs wait in {queues[0]}."
     if not victims:
         return
     loose = [one.key for _, one in victims if not is_exact(one, settings)]
