@@ -7,6 +7,7 @@ from datetime import datetime
 
 from trimtab.model.cluster import Queue, WorkloadState
 from trimtab.schedulers.kueue_objects import HELD, cohort_of
+from trimtab.schedulers.kueue_objects import flavors_of as offered_by
 from trimtab.schedulers.marks import read_holds
 from trimtab.schedulers.objects import Condition, Loose, Pod
 from trimtab.schedulers.pods import quantity
@@ -75,7 +76,7 @@ def _waits_since(item: Loose, found: Mapping[str, Condition]) -> datetime | None
 
 
 def why_waiting(item: Loose, found: Mapping[str, Condition]) -> str | None:
-    """`placement`, `quota`, or Kueue's own words led by "quota:": a Workload that is not admitted is no matter of moves.
+    """`placement`, `quota`, or Kueue's own words led by "quota:", since no move helps what its queue does not admit.
 
     None while Kueue has said nothing yet.
     """
@@ -116,6 +117,11 @@ def flavors_of(item: Loose, gpu: str) -> tuple[str, ...]:
     admitted = (item.status.get("admission") or {}).get("podSetAssignments") or ()
     names = (str((one.get("flavors") or {}).get(gpu) or "") for one in admitted)
     return tuple(dict.fromkeys(name for name in names if name))
+
+
+def flavors_of_queue(queue: Loose | None, gpu: str) -> tuple[str, ...]:
+    """Flavors by which a ClusterQueue gives out GPUs."""
+    return () if queue is None else offered_by(queue, gpu)
 
 
 def queue_of(item: Loose, local_queues: Mapping[str, Loose]) -> str | None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from trimtab.schedulers.objects import Amount, Container, Pod, PodSpec, PodTemplate, Toleration
+from trimtab.schedulers.wishes import Source, source_of
 
 RANK_LABELS = (
     "batch.kubernetes.io/job-completion-index",
@@ -201,6 +202,9 @@ class PodFacts:
     """`namespace/name` of its ResourceClaims."""
     is_static: bool
     is_evicted_by_others: bool
+    elastic: tuple[int, int] | None
+    source: Source | None
+    """The marks of its owner on it; None where it bears none."""
 
     @property
     def uses_gpus(self) -> bool:
@@ -208,15 +212,18 @@ class PodFacts:
         return bool(self.need)
 
 
-def facts_of(pod: Pod, resources: Resources) -> PodFacts:
+def facts_of(pod: Pod, resources: Resources, prefix: str) -> PodFacts:
     """The facts of a pod."""
     annotations = pod.metadata.annotations
+    need = need_of(pod.spec, resources)
     return PodFacts(
         pod=pod,
-        need=need_of(pod.spec, resources),
+        need=need,
         claims=claims_of(pod),
         is_static="kubernetes.io/config.mirror" in annotations or _is_of_node(pod),
         is_evicted_by_others="descheduler.alpha.kubernetes.io/eviction-in-progress" in annotations,
+        elastic=elastic_of(pod.spec) if need else None,
+        source=source_of(f"pod {pod.metadata.name}", pod.metadata, prefix),
     )
 
 

@@ -64,7 +64,7 @@ def _shape(found: Iterator[Counted], resources: Resources) -> Shape:
     )
 
 
-def _facts(raw: Any, resources: Resources) -> TemplateFacts | None:
+def _facts(raw: object, resources: Resources) -> TemplateFacts | None:
     try:
         return template_facts(msgspec.convert(raw or {}, PodTemplate), resources)
     except msgspec.ValidationError:
@@ -120,7 +120,7 @@ def _of_roles(field: str) -> Callable[[Loose], Iterator[Counted]]:
     return roles
 
 
-def _number(value: Any, default: int) -> int:
+def _number(value: object, default: int) -> int:
     return value if isinstance(value, int) else default
 
 

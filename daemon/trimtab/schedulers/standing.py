@@ -42,7 +42,7 @@ def of_pods(pods: Sequence[Pod], *, wanted: int, gpu: str) -> Standing:
 
 
 def why_unplaced(pods: Sequence[Pod], *, gpu: str) -> tuple[datetime | None, str | None]:
-    """Since when and why pods have no node: `placement` where GPUs are short on the nodes, else the scheduler's words."""
+    """Since when and why pods have no node: `placement` where GPUs are short on the nodes, else in its words."""
     found = [one for pod in pods if (one := unplaced(pod)) is not None]
     if not found:
         return None, None
@@ -113,17 +113,19 @@ def conditions(item: Loose) -> Sequence[Condition]:
 
 
 def _condition(raw: dict[str, object]) -> Condition:
-    at = raw.get("lastTransitionTime")
     return Condition(
         type=str(raw.get("type") or ""),
         status=str(raw.get("status") or ""),
         reason=str(raw.get("reason") or ""),
         message=str(raw.get("message") or ""),
-        last_transition_time=_moment(at) if isinstance(at, str) else None,
+        last_transition_time=moment(raw.get("lastTransitionTime")),
     )
 
 
-def _moment(text: str) -> datetime | None:
+def moment(text: object) -> datetime | None:
+    """A moment in an object that is kept as plain JSON; None where it is none."""
+    if not isinstance(text, str):
+        return None
     try:
         return datetime.fromisoformat(text)
     except ValueError:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from trimtab.model.cluster import Checkpoint, OwnerWishes
+from trimtab.schedulers.objects import Metadata
 
 NO_WISHES = OwnerWishes()
 DO_NOT_MOVE, NOT_BEFORE, ASK_FIRST, OWNER = "do-not-move", "not-before", "ask-first", "owner"
@@ -52,6 +53,12 @@ def has_marks(labels: Mapping[str, str], annotations: Mapping[str, str], prefix:
             if key.startswith(start) or key in _FOREIGN or key == VOLCANO_CHECKPOINT_AT:
                 return True
     return False
+
+
+def source_of(name: str, metadata: Metadata, prefix: str) -> Source | None:
+    """An object as a source; None where it bears no mark."""
+    labels, annotations = metadata.labels, metadata.annotations
+    return Source(name=name, labels=labels, annotations=annotations) if has_marks(labels, annotations, prefix) else None
 
 
 def wishes_of(sources: Sequence[Source], prefix: str) -> OwnerWishes:
