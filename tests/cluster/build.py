@@ -27,6 +27,7 @@ PROGRESS_EVERY_SECONDS = 30.0
 UNUSED_SECONDS_MAX = 30 * 24 * 3600
 """Programs of a version that nobody booted for this long go when another version is built (0.4 GB each)."""
 
+_DRAFT = "building-"
 INSTALL_GO = "install Go 1.26 or newer from https://go.dev/dl (Debian 12's own golang is too old) and put it on PATH"
 BUILD = "run `python -m tests.cluster.build` (about 15 minutes cold, seconds warm)"
 
@@ -106,7 +107,9 @@ def build(*, say=print) -> Binaries:
             return found
         say("== control plane: building etcd, Kubernetes and Kueue (about 15 minutes cold on two cores, seconds warm)")
         started = time.monotonic()
-        with tempfile.TemporaryDirectory(dir=cache(), prefix="building-") as folder:
+        for left in cache().glob(f"{_DRAFT}*"):  # of a build that was killed: we hold the lock
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(dir=cache(), prefix=_DRAFT) as folder:
             _compile(Path(folder), say)
             _keep_manifests(Path(folder))
             Path(folder).chmod(0o755)

@@ -254,7 +254,15 @@ def _containers(pod: Json, state: Json, *, is_ready: bool) -> list[Json]:
 
 
 def _number(pod: Json, annotation: str, default: float) -> float:
-    return float(pod["metadata"].get("annotations", {}).get(f"fake/{annotation}", default))
+    given = pod["metadata"].get("annotations", {}).get(f"fake/{annotation}", default)
+    try:
+        return float(given)
+    except ValueError:
+        print(
+            f"kubelet: {pod['metadata']['name']}: fake/{annotation}={given} is no number, {default} it is",
+            file=sys.stderr,
+        )
+        return default
 
 
 def _now() -> str:

@@ -177,7 +177,7 @@ class Plane:
         return Client(self.url, self.token, self.ca_file, timeout_seconds=timeout_seconds)
 
     def audited(self, name: str, namespace: str) -> list[Json]:
-        """All that a service account asked of the API server, as its audit log has it; writes that RBAC allowed with bodies."""
+        """All that a service account asked, as the API server's audit log has it; allowed writes with their bodies."""
         log = self.folder / "audit.log"
         lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
         user = f"system:serviceaccount:{namespace}:{name}"
