@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
+import structlog
+
 from trimtab.clock import Clock
 from trimtab.errors import SchedulerBusy, SchedulerError, SchedulerGone, SchedulerRefused
 from trimtab.model.advice import Subject
@@ -44,6 +46,8 @@ from trimtab.schedulers.volcano_room import why_queue_closed
 from trimtab.schedulers.volcano_trouble import why_slow
 from trimtab.schedulers.volcano_ways import way_of
 from trimtab.settings import KubernetesSettings
+
+log = structlog.get_logger()
 
 ZERO = str(How.ZERO)
 LEFT = "left"
@@ -243,14 +247,21 @@ class VolcanoScheduler:
         self._nodes.evict(command, pod)
 
     def _steer(self, command: Command, move: Move, pods: Sequence[Pod]) -> None:
-        """Let each pod that waits for a place onto its own seat."""
+        """Let each pod that waits for a place onto its own seat, and have Volcano try that one first.
+
+        The nomination comes first and for all: it means nothing until the toleration lets the pod there, and then the
+        pod's next try sees both. It is a wish only, so an account that may not write it goes on without.
+        """
         kept = {seat.node for seat in self._seats(command, move)}
-        steered = 0
-        for pod, seat in assigned(pods, move.after):
-            if seat.node in kept:
-                steered += self._nodes.tolerate(command, pod, suffix=seat_suffix(seat.node))
+        wanted = [(pod, seat.node) for pod, seat in assigned(pods, move.after) if seat.node in kept]
+        for pod, node in wanted:
+            try:
+                self._nodes.nominate(command, pod, node)
+            except SchedulerRefused as error:
+                log.warning("not nominated", command_id=command.id, pod=pod.metadata.key, node=node, why=str(error))
+        steered = [self._nodes.tolerate(command, pod, suffix=seat_suffix(node)) for pod, node in wanted]
         job = self._case(move).job
-        if not steered and job is not None and move.before:
+        if not any(steered) and job is not None and move.before:
             self._complain(job, pods)
 
     def _complain(self, job: VolcanoJob, pods: Sequence[Pod]) -> None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 import msgspec
 
 from trimtab.model.command import Move
-from trimtab.schedulers.budgets import why_not_evict, why_not_stop
+from trimtab.schedulers.budgets import budgets_of, why_not_evict, why_not_stop
 from trimtab.schedulers.objects import Loose, Pod
 from trimtab.schedulers.view import View
 from trimtab.schedulers.volcano_health import why_controller_silent, why_kubelet_silent, why_scheduler_silent
@@ -206,8 +206,24 @@ def _no_way(case: Case) -> str | None:
 
 
 def _budget(case: Case) -> str | None:
+    """A whole stop does not go through budgets, so they are asked here, as an eviction would ask them."""
     pods = [pod for pod in case.stopped if not pod.is_terminating]
+    if case.ref.kind in (JOB_KIND, "job"):
+        hopeless = _hopeless_budget(case, pods)
+        if hopeless is not None:
+            return hopeless
     return why_not_evict(pods, case.view) if _is_eviction(case) else why_not_stop(pods, case.view)
+
+
+def _hopeless_budget(case: Case, pods: Sequence[Pod]) -> str | None:
+    """A budget that needs the owner's scale, which neither kind of Job has: it allows nothing, ever."""
+    for pod in pods:
+        for budget in budgets_of(pod, case.view):
+            spec = budget.spec
+            if spec.get("maxUnavailable") is not None or str(spec.get("minAvailable", "")).endswith("%"):
+                name, cure = budget.metadata.name, "give it `minAvailable` as a number"
+                return f"unevictable by PDB error: {name} counts in a way that a Job does not offer; {cure}"
+    return None
 
 
 def _is_eviction(case: Case) -> bool:

@@ -8,36 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from trimtab.schedulers.objects import Loose, NodeObject
+from trimtab.schedulers.pods import quantity
 
 TIER_DEFAULT = 1
 """`highestTierAllowed` where a hard topology names none."""
-_SUFFIXES = {
-    "Ki": 2.0**10,
-    "Mi": 2.0**20,
-    "Gi": 2.0**30,
-    "Ti": 2.0**40,
-    "Pi": 2.0**50,
-    "m": 1e-3,
-    "k": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "P": 1e15,
-}
 DEPTH_MAX = 16
 """HyperNodes that name each other in a ring end here."""
 
 Amounts = Mapping[str, float]
-
-
-def quantity(text: object) -> float:
-    """The number that a Kubernetes quantity stands for; what is none counts as nothing."""
-    raw = str(text)
-    suffix = next((one for one in _SUFFIXES if raw.endswith(one)), "")
-    try:
-        return float(raw.removesuffix(suffix)) * _SUFFIXES.get(suffix, 1.0)
-    except ValueError:
-        return 0.0
 
 
 def amounts(raw: Mapping[str, Any] | None) -> dict[str, float]:
@@ -101,7 +79,7 @@ def _is_meant(member: Mapping[str, Any], name: str, labels: Mapping[str, str]) -
 
 def hard_tier(topology: Mapping[str, Any] | None, hyper_nodes: Mapping[str, Loose]) -> int | None:
     """The widest tier within which the gang must stay together; None where it is free to spread."""
-    if not topology or topology.get("mode") != "hard":
+    if not topology or topology.get("mode", "hard") != "hard":
         return None
     name = topology.get("highestTierName")
     if name:

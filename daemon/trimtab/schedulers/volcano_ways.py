@@ -200,7 +200,7 @@ def _against(case: Case, choice: Choice, snapshot: ClusterSnapshot) -> list[str]
     room = _open_elsewhere(case, snapshot)
     if room is not None and choice.how is not How.STEER:
         found.append(
-            f"{room} is open to all and has room: a pod of {case.ref.name} may start there before it is let onto its seat"
+            f"{room} is open to all and has room: a pod of {case.ref.name} may start there before it is let onto a seat"
         )
     return found
 
