@@ -31,6 +31,8 @@ class Scene:
     """Milestones of which the first comes before the second."""
     passing: tuple[str, ...] = ()
     """Words of a story that hang on the moment: not compared."""
+    is_cut: bool = False
+    """The recording ends before everything is at rest: its stories are beginnings of ours."""
     has_webhooks: bool = False
 
 

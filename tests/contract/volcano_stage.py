@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from tests.cluster.volcano.api import (
@@ -185,18 +184,17 @@ class Stage:
         wanted = {**wanted, "controller": True, "blockOwnerDeletion": True}
         metadata = {"namespace": self.namespace, "ownerReferences": [wanted]}
         metadata |= {"name": name} if name else {"generateName": f"{job}-{action.lower()}-"}
-        return self._command(
-            metadata, {one: wanted[one] for one in ("apiVersion", "kind", "name", "uid", "controller")}, action, is_dry
-        )
+        target = {one: wanted[one] for one in ("apiVersion", "kind", "name", "uid", "controller")}
+        return self.post_command(metadata, target, action, is_dry=is_dry)
 
     def command_queue(self, queue: str, action: str) -> Answer:
         """A Command on a queue."""
         there = self.get(QUEUE, queue)
         metadata = {"namespace": self.namespace, "generateName": f"{queue}-{action.removesuffix('Queue').lower()}-"}
         target = {"apiVersion": QUEUE.version, "kind": "Queue", "name": queue, "uid": uid_of(there), "controller": True}
-        return self._command(metadata, target, action, is_dry=False)
+        return self.post_command(metadata, target, action, is_dry=False)
 
-    def _command(self, metadata: Object, target: Object, action: str, is_dry: bool) -> Answer:
+    def post_command(self, metadata: Object, target: Object, action: str, *, is_dry: bool = False) -> Answer:
         body = {
             "apiVersion": COMMAND.version,
             "kind": "Command",
@@ -229,8 +227,9 @@ class Stage:
             patch.append({"op": "replace", "path": "/spec/minAvailable", "value": min_available})
         return self.patch_job(job, patch)
 
-    def patch_job(self, job: str, patch: list[Object]) -> Answer:
-        return self.request("PATCH", JOB.path(self.namespace, job), patch, content_type=JSON_PATCH)
+    def patch_job(self, job: str, patch: list[Object], *, is_dry: bool = False) -> Answer:
+        path = JOB.path(self.namespace, job) + ("?dryRun=All" if is_dry else "")
+        return self.request("PATCH", path, patch, content_type=JSON_PATCH)
 
     def annotate(self, pod: str, **annotations: str) -> None:
         """Steers the fake kubelet: `term_s=600` writes `fake/term-s`."""
@@ -391,11 +390,6 @@ class Stage:
 
     def until_no_commands(self) -> None:
         self.until(lambda: not self.list(COMMAND), "no Command is left")
-
-    def close(self) -> None:
-        for _, feed in self._feeds:
-            with suppress(OSError):
-                feed.close()
 
 
 def _is_filler(obj: Object) -> bool:

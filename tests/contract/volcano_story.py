@@ -166,9 +166,12 @@ class Teller:
 
     def _with_places(self, event: Event, after: Json, tokens: list[str]) -> list[str]:
         node = (after.get("spec") or {}).get("nodeName", "") if event.kind == "Pod" else ""
-        told = [
-            f"placed{self._place(self._nodes.get(event.name, ''), node)}" if one == "placed" else one for one in tokens
-        ]
+        nominated = (after.get("status") or {}).get("nominatedNodeName", "") if event.kind == "Pod" else ""
+        words: dict[str, Callable[[], str]] = {
+            "placed": lambda: f"placed{self._place(self._nodes.get(event.name, ''), node)}",
+            "nominated": lambda: f"nominated{self._place('', nominated)}",
+        }
+        told = [words[one]() if one in words else one for one in tokens]
         if node:
             self._nodes[event.name] = node
         return told
@@ -249,7 +252,7 @@ def _pod(before: Json, after: Json) -> list[str]:
     for name, words in (("node", "placed"), ("marked", "marked out of sync"), ("leaving", "leaving")):
         if now[name] and not was[name]:
             tokens.append(words)
-    for name, words in (("disrupted", "disrupted: {}"), ("nominated", "nominated {}"), ("why", "no place: {}")):
+    for name, words in (("disrupted", "disrupted: {}"), ("nominated", "nominated"), ("why", "no place: {}")):
         if now[name] and now[name] != was[name]:
             tokens.append(words.format(now[name]))
     if now["phase"] != was["phase"] and now["phase"] != "Pending":

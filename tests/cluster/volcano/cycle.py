@@ -231,10 +231,12 @@ class Cycle:
         found = [(seat, victims) for seat, victims in offers if victims]
         if not found:
             return None
-        return min(
-            found,
-            key=lambda one: (-self._books[self._session.gang_of(one[1][0]).queue].share, len(one[1]), one[0].name),
-        )
+        return min(found, key=lambda one: (self._reclaim_turn(one[1][0]), len(one[1]), one[0].name))
+
+    def _reclaim_turn(self, victim: Task) -> tuple[bool, float]:
+        """Queues that deserve nothing of it give first, then those furthest above what they deserve."""
+        book = self._books[self._session.gang_of(victim).queue]
+        return any(book.deserved.get(name) for name in victim.requests), -book.share
 
     def _offer(self, quota: Quota, task: Task, seat: Seat) -> list[Task]:
         """Tasks of other queues whose leaving would make room for the task on the node."""

@@ -19,6 +19,7 @@ EXTRA_KINDS = {
     "priorityclasses.scheduling.k8s.io": Served("PriorityClass", ("v1",), False),
 }
 REASONS = {404: "NotFound", 409: "Conflict", 422: "Invalid", 429: "TooManyRequests"}
+BUDGET = "disruption budget."
 KINDS_OF_PATCH = {MERGE: PatchKind.MERGE, JSON_PATCH: PatchKind.JSON}
 
 
@@ -38,6 +39,8 @@ class InMemoryApi:
         except SchedulerError as error:
             code = error.code or 500
             message = str(error).partition(f": {code} ")[2]
+            if code == 429:
+                message = f"{message.partition(BUDGET)[0]}{BUDGET}"  # without its causes, which come beside it
             return Answer(code, {"code": code, "reason": REASONS.get(code, ""), "message": message})
 
     def _call(self, method: str, path: str, body: Any, content_type: str, params: Mapping[str, str]) -> Answer:

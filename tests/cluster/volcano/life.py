@@ -182,14 +182,22 @@ class Surroundings:
         return did
 
     def _collect(self) -> bool:
-        alive = {uid_of(obj) for mirror in self._mirrors.values() for obj in mirror.objects.values()}
+        alive = {
+            (kind.version, kind.name, uid_of(obj))
+            for kind, mirror in self._mirrors.items()
+            for obj in mirror.objects.values()
+        }
         did = False
         for kind, mirror in self._mirrors.items():
             for obj in list(mirror.objects.values()):
                 owners = obj["metadata"].get("ownerReferences") or []
-                if owners and not is_terminating(obj) and all(owner["uid"] not in alive for owner in owners):
+                if owners and not is_terminating(obj) and not any(_reference(owner) in alive for owner in owners):
                     did = self._store.delete(kind, *key_of(obj)) or did
         return did
+
+
+def _reference(owner: Object) -> tuple[str, str, str]:
+    return owner["apiVersion"], owner["kind"], owner["uid"]
 
 
 def _tolerates(pod: Object, taints: list[Object]) -> bool:

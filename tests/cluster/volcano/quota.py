@@ -40,13 +40,7 @@ class Quota:
     def share(self) -> float:
         """The larger, the later its turn."""
         allocated = self.allocated
-        return max(
-            (
-                value / self.deserved[name] if self.deserved.get(name) else float(value > 0)
-                for name, value in allocated.items()
-            ),
-            default=0.0,
-        )
+        return max((allocated.get(name, 0.0) / value for name, value in self.deserved.items() if value), default=1.0)
 
     def lacking_for(self, gang: Gang) -> list[str]:
         """Resources that the queue lacks to let the gang in; who was let in and is not yet placed counts as taken."""

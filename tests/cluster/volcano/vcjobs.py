@@ -138,9 +138,9 @@ class JobHands:
         written = self.write_status(job, status)
         group = self._group(job)
         if group is not None and self._store.delete(POD_GROUP, *_key(group)) and target is None:
-            self._groups.remove(
-                group
-            )  # after a narrow restart the pod is remade while the old group is still believed in
+            # after a narrow restart the pod is remade while the old group is still believed in
+            self._believed.add(uid_of(job))
+            self._groups.remove(group)
         return written
 
     def _take_down(self, job: Object, victims: list[Object], counts: Counts, *, is_marking_all: bool) -> None:
