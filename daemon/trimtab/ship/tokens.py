@@ -125,6 +125,27 @@ class NodeTokens:
         log.info("node tokens read again", nodes=len(self.nodes))
 
 
+class Several:
+    """Several kinds of credentials as one: the first that knows a token says whose it is."""
+
+    def __init__(self, *kinds: Credentials) -> None:
+        """In the order in which they are looked at."""
+        self._kinds = kinds
+
+    def node_of(self, token: str) -> str | None:
+        """What the first that knows it says."""
+        return next((node for one in self._kinds if (node := one.node_of(token)) is not None), None)
+
+    def can_ask(self, token: str) -> bool:
+        """Whether any of them can."""
+        return any(one.can_ask(token) for one in self._kinds)
+
+    def ask(self, token: str) -> str | None:
+        """What the first that can ask and knows says. Raises SchedulerError."""
+        asked = (one.ask(token) for one in self._kinds if one.can_ask(token))
+        return next((node for node in asked if node is not None), None)
+
+
 def tokens_path(settings: DaemonSettings) -> Path:
     """Where a daemon's token file is."""
     return Path(settings.state_directory) / settings.ingest.tokens_file
