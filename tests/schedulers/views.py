@@ -25,6 +25,8 @@ KINDS: Mapping[str, tuple[str, str]] = {
     "daemonsets.apps": ("/apis/apps/v1/daemonsets", "DaemonSet"),
     "jobsets.jobset.x-k8s.io": ("/apis/jobset.x-k8s.io/v1alpha2/jobsets", "JobSet"),
     "poddisruptionbudgets.policy": ("/apis/policy/v1/poddisruptionbudgets", "PodDisruptionBudget"),
+    "resourceslices.resource.k8s.io": ("/apis/resource.k8s.io/v1/resourceslices", "ResourceSlice"),
+    "devicetaintrules.resource.k8s.io": ("/apis/resource.k8s.io/v1alpha3/devicetaintrules", "DeviceTaintRule"),
 }
 
 
@@ -46,6 +48,7 @@ def view_of(api: Api) -> View:
         nodes=_listed(api, NODES, NodeObject),
         pods=pods,
         others=others,
+        served={name: path.split("/")[-2] for name, (path, _) in KINDS.items()},
         pods_of=pods_of,
         owner_of={name: one for name, one in owners.items() if name in pods_of or one.spec.get("suspend")},
     )
