@@ -121,7 +121,7 @@ def _why_without_seat(command: Command, snapshot: ClusterSnapshot) -> str | None
     if taken is None:
         return None
     names = [snapshot.workload_by_id[move.workload or ""].name for move in waiting]
-    return f"{', '.join(names)} waits: {taken}"
+    return f"{' and '.join(names)} {'waits' if len(names) == 1 else 'wait'}: {taken}"
 
 
 def _is_off(move: Move, workload: Workload) -> bool:

@@ -6,7 +6,6 @@ Uncordons are never stopped by it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -33,8 +32,7 @@ class Breaker:
         self._now = now
         self._why = {one.name: one.why for one in open_ones}
         self._since = {one.name: one.since for one in resets}
-        self._counts: Counter[str] = Counter()
-        self._total = 0
+        self._cordons: list[tuple[datetime, int, tuple[str, ...]]] = []
         for command in commands:
             if command.attempts > 0:
                 self._count(command, begun_at(command))
@@ -54,29 +52,31 @@ class Breaker:
         return f"{command.name} waits: {self._why[stopped]}" if stopped else None
 
     def _count(self, command: Command, at: datetime) -> None:
-        """A cordon counts for each of its causes, and once for all."""
         cordons = len(cordons_of(command.recommendation.writes))
-        if not cordons or at <= self._now - timedelta(seconds=self._settings.breaker_window_seconds):
-            return
-        self._total += cordons
-        for cause in causes_of(command):
-            if at > self._since.get(cause, at - timedelta(seconds=1)):
-                self._counts[cause] += cordons
+        if cordons and at > self._now - timedelta(seconds=self._settings.breaker_window_seconds):
+            self._cordons.append((at, cordons, causes_of(command)))
+
+    def _counts(self, cause: str) -> tuple[int, int]:
+        """Cordons of a cause and of all, within the window and since a person let that cause go on."""
+        since = self._since.get(cause)
+        lately = [(cordons, causes) for at, cordons, causes in self._cordons if since is None or at > since]
+        return sum(count for count, causes in lately if cause in causes), sum(count for count, _ in lately)
 
     def _is_too_many(self, cause: str) -> bool:
-        count, settings = self._counts[cause], self._settings
-        is_most = count > settings.breaker_ratio * self._total
-        return cause not in self._why and count >= settings.breaker_cordons and is_most
+        count, total = self._counts(cause)
+        is_most = count > self._settings.breaker_ratio * total
+        return cause not in self._why and count >= self._settings.breaker_cordons and is_most
 
     def _trip(self, cause: str) -> Standing:
         minutes = self._settings.breaker_window_seconds / 60
+        count, total = self._counts(cause)
         return Standing(
             kind=StandingKind.BREAKER,
             name=cause,
             since=self._now,
             who="trimtab",
             why=(
-                f"{cause} made {self._counts[cause]} of the last {self._total} cordons within {minutes:.0f} min. "
+                f"{cause} made {count} of the last {total} cordons within {minutes:.0f} min. "
                 f"Look whether they are right, then: trimtab resume --rule {cause}"
             ),
         )

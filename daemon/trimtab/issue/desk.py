@@ -61,10 +61,10 @@ class Desk:
         if self.record(ended, was=was, why=why, beat=beat) and (was.state.is_begun or was.state.is_over):
             self.do("release", ended, beat)
 
-    def undo(self, command: Command, beat: Beat) -> None:
-        """Give everything of it back, for whoever asked."""
+    def undo(self, command: Command, beat: Beat, *, was: Command | None = None) -> None:
+        """Give everything of it back, for whoever asked. `was`: as the ledger has it, where nobody asked there."""
         why = f"undone for {command.undo_requested_by}" + (f": {command.reason}" if command.reason else "")
-        self.end(command, CommandState.UNDONE, why, was=command, beat=beat)
+        self.end(command, CommandState.UNDONE, why, was=was or command, beat=beat)
 
     def audit(self, beat: Beat, what: str, why: str, command_id: int | None = None) -> None:
         """One line about no change of a command."""

@@ -46,7 +46,7 @@ def release_all(desk: Desk, beat: Beat) -> Released | None:
     for command in desk.ledger.commands(live_only=True):
         _give_up(command, request, desk, beat)
     for command in desk.ledger.holding():
-        desk.undo(_asked(command, request), beat)
+        desk.undo(_asked(command, request), beat, was=command)
     for mark in request.marks:
         if mark in marks(beat.snapshot):
             _give_back_foreign(mark, request, desk, beat)
@@ -62,7 +62,7 @@ def _give_up(command: Command, request: Standing, desk: Desk, beat: Beat) -> Non
     if command.state is CommandState.APPROVED:
         desk.record(withdrawn(command, request.why, beat.now), was=command, why=request.why, beat=beat)
     elif command.state.is_begun:
-        desk.undo(_asked(command, request), beat)
+        desk.undo(_asked(command, request), beat, was=command)
 
 
 def _asked(command: Command, request: Standing) -> Command:
