@@ -26,6 +26,8 @@ SERVER_TIMEOUT_SECONDS = 290
 """The server ends a watch after this long by itself."""
 QUIET_SECONDS_MAX = 90.0
 """Bookmarks come about every minute; a watch that is silent for longer is tried anew from where it was."""
+FORBIDDEN_SECONDS = 60.0
+"""Rights are given by people: there is no hurry to ask again."""
 SILENT_WATCHES_MAX = 2
 """So many watches in a row without a line: the version itself is doubted (the server was restored), so list."""
 
@@ -162,18 +164,20 @@ class Reflector:
         if isinstance(error, SchedulerGone) or self._silent_watches >= SILENT_WATCHES_MAX:
             self._version = ""
         if self.error is None:
-            log.info("a watch has ended", kind=self.kind.name, error=str(error))
+            log.debug("a watch has ended", kind=self.kind.name, error=str(error))
         self.error = error
         self._lost()
-        retry_after = error.retry_after_seconds if isinstance(error, SchedulerBusy) else None
-        return self.pace.after(is_failure=not is_silent, at_least_seconds=retry_after or 0.0)
+        at_least = FORBIDDEN_SECONDS if error.code == 403 else 0.0
+        if isinstance(error, SchedulerBusy):
+            at_least = error.retry_after_seconds or 0.0
+        return self.pace.after(is_failure=not is_silent, at_least_seconds=at_least)
 
     def _heard(self) -> None:
         was_lost = self.error is not None
         self.error = None
         self.lost_at = None
         if was_lost:
-            log.info("read again", kind=self.kind.name)
+            log.debug("read again", kind=self.kind.name)
             self._on_contact()
 
     def _lost(self) -> None:

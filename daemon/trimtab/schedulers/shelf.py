@@ -18,15 +18,21 @@ Thing = NodeObject | Pod | Loose
 Object = TypeVar("Object", NodeObject, Pod, Loose)
 
 
-class _Slim(Struct, frozen=True, rename="camel"):
-    """What is kept of a kind that matters by its metadata and its replicas alone."""
+class _Template(Struct, frozen=True, omit_defaults=True):
+    metadata: dict[str, Any] = {}
+
+
+class _SlimSpec(Struct, frozen=True, omit_defaults=True):
+    """What is kept of the spec of a kind that matters by its metadata and its replicas alone."""
 
     replicas: int | None = None
+    selector: dict[str, Any] | None = None
+    template: _Template = _Template()
 
 
 class _SlimObject(Struct, frozen=True, rename="camel"):
     metadata: Metadata = Metadata()
-    spec: _Slim = _Slim()
+    spec: _SlimSpec = _SlimSpec()
     kind: str = ""
     api_version: str = ""
 
@@ -144,7 +150,7 @@ class Shelf(Generic[Object]):
         except msgspec.ValidationError:
             found = self._forgiving(raw)
         if isinstance(found, _SlimObject):
-            spec = {} if found.spec.replicas is None else {"replicas": found.spec.replicas}
+            spec = msgspec.to_builtins(found.spec)
             found = Loose(metadata=found.metadata, spec=spec, kind=found.kind, api_version=found.api_version)
         if isinstance(found, Loose) and not found.kind:
             # Items of a list of a built-in kind leave out what they are.
