@@ -24,14 +24,14 @@ class Memo(Generic[T]):
 
     def __init__(self) -> None:
         """Nothing is known yet."""
-        self._known: dict[Hashable, tuple[Hashable, T]] = {}
+        self._known: dict[Hashable, tuple[object, T]] = {}
 
-    def get(self, key: Hashable, version: Hashable, make: Callable[[], T]) -> T:
-        """The value for this version, made where it is new."""
+    def get(self, key: Hashable, version: object, make: Callable[..., T], *of: object) -> T:
+        """The value for this version, `make(*of)` where it is new."""
         found = self._known.get(key)
         if found is not None and found[0] == version:
             return found[1]
-        value = make()
+        value = make(*of)
         self._known[key] = (version, value)
         return value
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from trimtab.model.cluster import Held, Reservation
 from trimtab.schedulers.face import mark_of_value
+from trimtab.schedulers.kueue_objects import WORKLOADS
 from trimtab.schedulers.marks import CORDON, SUSPEND, UNREADABLE, Hold, annotation, read_holds
 from trimtab.schedulers.nodes_read import NodeFacts, taint_text
 from trimtab.schedulers.objects import Loose, Pod
+from trimtab.schedulers.owners import VOLCANO_JOBS
+from trimtab.schedulers.standing import is_stopped
+from trimtab.schedulers.volcano_policies import sizes_of
+from trimtab.schedulers.volcano_read import phase_of
 
 UNSIGNED = "unsigned"
 """The mark of a taint or label of ours whose annotation somebody wiped, and whose value says nothing."""
@@ -36,8 +41,29 @@ def signed_others(others: Mapping[str, Mapping[str, Loose]], prefix: str) -> Ite
         word = _singular(plural)
         for item in items.values():
             if key in item.metadata.annotations:
+                holds = read_holds(item.metadata.annotations, prefix)
                 name = f"{word} {item.metadata.key}"
-                yield plural, item, Signed(name=name, holds=read_holds(item.metadata.annotations, prefix))
+                yield plural, item, Signed(name=name, holds=holds, is_in_force=_is_stopped(plural, item))
+
+
+def _is_stopped(plural: str, item: Loose) -> bool:
+    """Whether the object is in the state into which `suspend` brings it."""
+    if plural == WORKLOADS:
+        return item.spec.get("active") is False
+    if plural == VOLCANO_JOBS:
+        return phase_of(item) in ("Aborting", "Aborted") or sizes_of(item.spec).pods_max == 0
+    return is_stopped(plural, item)
+
+
+def shown(signed: Iterable[Signed], suspended: Collection[str]) -> list[Signed]:
+    """The same, where a stop that no workload shows counts as held. `suspended`: marks that workloads show."""
+    return [
+        replace(one, is_in_force=False) if one.is_in_force and _is_hidden(one, suspended) else one for one in signed
+    ]
+
+
+def _is_hidden(one: Signed, suspended: Collection[str]) -> bool:
+    return any(SUSPEND in hold.what and hold.mark not in suspended for hold in one.holds)
 
 
 def _singular(plural: str) -> str:

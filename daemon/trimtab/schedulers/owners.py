@@ -137,6 +137,12 @@ def _group(reference: OwnerReference) -> str:
     return group if slash else ""
 
 
+def plural_of(item: Loose) -> str:
+    """The name under which an object's kind is kept; empty where it does not say what it is."""
+    group, slash, _ = item.api_version.partition("/")
+    return PLURALS.get((group if slash else "", item.kind), "")
+
+
 def _word(group: str, kind: str) -> str:
     word = _WORDS.get((group, kind))
     if word is not None:

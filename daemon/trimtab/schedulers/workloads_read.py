@@ -14,7 +14,7 @@ from trimtab.schedulers.budgets import BUDGETS
 from trimtab.schedulers.drafts import Draft
 from trimtab.schedulers.marks import SUSPEND, read_holds
 from trimtab.schedulers.objects import Loose, Toleration
-from trimtab.schedulers.owners import VOLCANO_JOBS
+from trimtab.schedulers.owners import VOLCANO_JOBS, plural_of
 from trimtab.schedulers.places import RACK, flavor_labels, pool_for, selector_of
 from trimtab.schedulers.pods import Need, PodFacts, started_at
 from trimtab.schedulers.scene import Scene
@@ -68,7 +68,7 @@ def _shape(draft: Draft, scene: Scene) -> Shape:
 
 def _memoized(plural: str, item: Loose, scene: Scene) -> Shape | None:
     key, version = (plural, item.metadata.key), item.metadata.resource_version
-    return scene.shapes.get(key, version, lambda: shape_of(plural, item, scene.resources))
+    return scene.shapes.get(key, version, shape_of, plural, item, scene.resources)
 
 
 def _together(shapes: Sequence[Shape]) -> Shape:
@@ -227,7 +227,7 @@ class _Making:
                 gpus=held.get(one.pod.metadata.key, ()),
             )
             for rank, one in enumerate(self.gpu_pods)
-            if one.pod.spec.node_name
+            if one.pod.spec.node_name in self.scene.nodes
         )
 
     def _started_at(self) -> datetime | None:
@@ -317,19 +317,16 @@ class _Making:
         if self.draft.kueue is not None:
             found += self._marked("workload", KUEUE_WORKLOADS, self.draft.kueue)
         for item in reversed(self.top.objects):
-            found += self._marked(item.kind.lower() or self.top.kind, item.kind or self.top.plural, item)
+            found += self._marked(item.kind.lower() or self.top.kind, plural_of(item) or self.top.plural, item)
         if not self.draft.facts:
             found += self._of_templates()
         space = scene.kind("namespaces").get(namespace)
         return [*found, *(self._marked("namespace", "namespaces", space) if space is not None else ())]
 
-    def _marked(self, word: str, kind: str, item: Loose) -> list[Source]:
+    def _marked(self, word: str, plural: str, item: Loose) -> list[Source]:
         metadata, prefix = item.metadata, self.scene.settings.prefix
-        source = self.scene.sources.get(
-            (kind, metadata.key),
-            metadata.resource_version,
-            lambda: source_of(f"{word} {metadata.name}", metadata, prefix),
-        )
+        key, version = (plural, metadata.key), metadata.resource_version
+        source = self.scene.sources.get(key, version, source_of, f"{word} {metadata.name}", metadata, prefix)
         return [] if source is None else [source]
 
     def _of_templates(self) -> list[Source]:
