@@ -29,6 +29,7 @@ def space(plane: Plane) -> Iterator[Space]:
     """A fresh namespace with queues `tas` and `flat` and no nodes yet: `space.add_racks()` gives it some."""
     made = Space(plane.client)
     yield made
+    plane.mend()
     made.remove()
 
 
@@ -37,4 +38,5 @@ def module_space(plane: Plane) -> Iterator[Space]:
     """The same for all tests of a module; call `reset` between them."""
     made = Space(plane.client, prefix="m")
     yield made
+    plane.mend()
     made.remove()

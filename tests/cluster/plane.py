@@ -128,6 +128,13 @@ class Plane:
         """Let a frozen program go on."""
         self.programs[name].resume()
 
+    def mend(self) -> None:
+        """Thaw and start whatever a test that failed half-way left frozen or dead."""
+        for name, program in self.programs.items():
+            program.resume()
+            if program.was_started and not program.is_running:
+                self.start(name)
+
     def wait_ready(self, name: str) -> None:
         """Until the program says it is ready; PlaneError with the end of its log when it exits or takes too long."""
         self._wait(name, self._probes()[name])

@@ -95,6 +95,11 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     @property
+    def was_started(self) -> bool:
+        """Whether it ever ran: a plane without Kueue has a program that never does."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         """Process id of the running program."""
         assert self._process is not None, f"{self.name} was never started"

@@ -220,3 +220,12 @@ def test_a_frozen_api_server_goes_on_where_it_was(plane: Plane, space: Space) ->
     plane.resume("kube-apiserver")
     space.run_gang("g", pods=1, gpus=1)
     assert len(space.seats("g")) == 1
+
+
+def test_what_a_test_left_broken_is_mended_for_the_next(plane: Plane, space: Space) -> None:
+    space.add_node("n1")
+    plane.kill("kube-scheduler")
+    plane.pause("kueue")
+    plane.mend()
+    space.run_gang("g", pods=1, gpus=1)
+    assert len(space.seats("g")) == 1
