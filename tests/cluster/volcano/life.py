@@ -32,7 +32,7 @@ class Kubelets:
     succeeds), and `fake/term-exit`: a code, or `none` for a pod that vanishes without a terminal phase.
     """
 
-    def __init__(self, api: Api, clock: Clock, *, scale: float = 1.0) -> None:
+    def __init__(self, api: Api, clock: Clock, *, scale: float = 1.0, silent: set[str] | None = None) -> None:
         self._store = Store(api, component="kubelet")
         self._clock = clock
         self._scale = scale
@@ -40,7 +40,7 @@ class Kubelets:
         self._due: list[tuple[float, int, str, str]] = []
         self._numbers = itertools.count()
         self._begun: set[tuple[str, str]] = set()
-        self.silent: set[str] = set()
+        self.silent = set() if silent is None else silent
         """Nodes on which nothing starts or ends any more."""
 
     def step(self) -> bool:

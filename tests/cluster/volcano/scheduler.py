@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 
 from tests.cluster.volcano.api import HYPER_NODE, NODE, POD, POD_GROUP, PRIORITY_CLASS, QUEUE, Api, Object, Refused
 from tests.cluster.volcano.cycle import Choose, Cycle, Outcome
@@ -35,10 +36,20 @@ PREEMPTED = {
 class Scheduler:
     """Made anew at each start, as a process is."""
 
-    def __init__(self, api: Api, clock: Clock, *, weights: Weights | None = None, choose: Choose | None = None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        clock: Clock,
+        *,
+        weights: Weights | None = None,
+        choose: Choose | None = None,
+        is_mine: Callable[[Object], bool] = lambda _: True,
+    ) -> None:
+        """`is_mine` leaves out nodes that others test with."""
         self._store = Store(api, component="volcano")
         self._clock = clock
         self._weights = weights or Weights()
+        self._is_mine = is_mine
         self._choose = choose or random.Random(17).choice
         self._mirrors = {
             kind: Mirror(api.follow(kind.collection))
@@ -52,6 +63,7 @@ class Scheduler:
         for mirror in self._mirrors.values():
             mirror.take()
         there = {kind: list(mirror.objects.values()) for kind, mirror in self._mirrors.items()}
+        there[NODE] = [node for node in there[NODE] if self._is_mine(node)]
         session = open_session(
             nodes=there[NODE],
             pods=there[POD],
@@ -65,6 +77,9 @@ class Scheduler:
         wrote += [self._close(gang) for gang in session.gangs]
         wrote += [self._count(session, name) for name in session.queues]
         return any(wrote)
+
+    def due_seconds(self) -> float | None:
+        return None  # it runs by its cycle
 
     def close(self) -> None:
         for mirror in self._mirrors.values():

@@ -18,7 +18,11 @@ MAY_CHANGE = ("minAvailable", "priorityClassName")
 MAY_CHANGE_IN_A_TASK = ("replicas", "minAvailable")
 
 
-def objection(kind: Kind, new: Object, old: Object | None, queue_state: Callable[[str], str]) -> str | None:
+HOOKS = {JOB: "validatejob.volcano.sh", POD_GROUP: "validatepodgroup.volcano.sh"}
+QueueState = Callable[[str], str]
+
+
+def objection(kind: Kind, new: Object, old: Object | None, queue_state: QueueState) -> str | None:
     """Why the webhook refuses the write; None when it does not. Pure, but for the state of queues that it asks."""
     if kind.collection == POD_GROUP.collection:
         return _objection_to_group(new, old, queue_state)
@@ -28,26 +32,19 @@ def objection(kind: Kind, new: Object, old: Object | None, queue_state: Callable
         state = queue_state(new["spec"].get("queue", "default"))
         if state and state != "Open":
             queue = new["spec"].get("queue", "default")
-            return _denied(
-                "job", f"can only submit job to queue with state `Open`, queue `{queue}` status is `{state}`;"
-            )
+            return f"can only submit job to queue with state `Open`, queue `{queue}` status is `{state}`;"
     text = _sizes(new)
     if text is None and old is not None and _fixed_part(old) != _fixed_part(new):
         text = FIXED
-    return _denied("job", text) if text else None
+    return text
 
 
-def _objection_to_group(new: Object, old: Object | None, queue_state: Callable[[str], str]) -> str | None:
+def _objection_to_group(new: Object, old: Object | None, queue_state: QueueState) -> str | None:
     queue = new["spec"].get("queue", "default")
     state = queue_state(queue)
     if old is not None or state in ("", "Open"):
         return None
-    text = f"can only submit PodGroup to queue with state `Open`, queue `{queue}` status is `{state}`. "
-    return _denied("podgroup", text)
-
-
-def _denied(what: str, text: str) -> str:
-    return f'admission webhook "validate{what}.volcano.sh" denied the request: {text}'
+    return f"can only submit PodGroup to queue with state `Open`, queue `{queue}` status is `{state}`. "
 
 
 def _sizes(job: Object) -> str | None:
@@ -82,7 +79,7 @@ def denials(kube: FakeKube) -> Callable[[Call], tuple[int, str] | None]:
         old = kube.see(call.path) if call.verb != "POST" else None
         new = _after(call, old)
         text = objection(kind, new, old, queue_state) if new is not None and "spec" in new else None
-        return (400, text) if text else None
+        return (400, f'admission webhook "{HOOKS[kind]}" denied the request: {text}') if text else None
 
     return refuse
 
