@@ -25,6 +25,7 @@ from trimtab.model.reading import Delivery
 from trimtab.model.window import Window
 from trimtab.plan.budget import budget_of
 from trimtab.plan.planner import Planner
+from trimtab.plan.restore import TakenOut
 from trimtab.runner import Tally, run_all
 from trimtab.schedulers.scheduler import ClusterReader
 from trimtab.settings import DaemonSettings
@@ -163,12 +164,14 @@ class Central:
         self.snapshot, self._doubt = snapshot, ""
         now = parts.clock.now()
         budget = self._budget(snapshot, now)
+        findings = self.tracker.open_findings
         plan = self._why_not_judged(snapshot, now) or parts.planner.propose(
-            snapshot, self.tracker.open_findings, budget, self._standing()
+            snapshot, findings, budget, self._standing(), self._taken_out(snapshot)
         )
-        was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget)
-        self._plan = plan
-        if was.commands != self._advance.commands or self._parts.box.latest() is None:
+        was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget, findings)
+        self._plan = self._advance.plan or plan
+        is_news = (was.commands, was.pause) != (self._advance.commands, self._advance.pause)
+        if is_news or self._parts.box.latest() is None:
             # A board costs a second at 100,000 GPUs: without news it waits for the next judgement.
             self._remember_outcomes()
             self._publish(now)
@@ -216,6 +219,17 @@ class Central:
         live = self._parts.history.commands(live_only=True)
         return [one.recommendation for one in live if one.state in (CommandState.PROPOSED, CommandState.APPROVED)]
 
+    def _taken_out(self, snapshot: ClusterSnapshot) -> list[TakenOut]:
+        """Nodes that commands of ours keep cordoned, with the findings that those rested on."""
+        history, found = self._parts.history, []
+        for command in history.holding():
+            findings = [one for one in map(history.finding, command.recommendation.findings) if one is not None]
+            for node in command.lasting_nodes:
+                seen = snapshot.node_by_name.get(node)
+                if seen is not None and seen.cordoned_by == command.mark:
+                    found.append(TakenOut(node=node, mark=command.mark, command=command.name, findings=findings))
+        return found
+
     def _closed_within_the_hour(self, now: datetime) -> tuple[OpenFinding, ...]:
         return self._parts.history.findings(state=FindingState.CLOSED, since=now - timedelta(hours=1), limit=200)
 
@@ -226,12 +240,18 @@ class Central:
         self._records = {rule: record_text(outcomes) for rule, outcomes in found.items()}
         self._outcomes = {one.command_id: one for outcomes in found.values() for one in outcomes}
 
+    def _why_paused(self) -> tuple[Refusal, ...]:
+        if self._advance.pause is None:
+            return ()
+        subject = Subject(cluster=self._parts.settings.cluster)
+        return (Refusal(rule="paused", sentence=f"Nothing new begins: {self._advance.pause}", subject=subject),)
+
     def _publish(self, now: datetime) -> None:
         with self._publishing:
             settings = self._parts.settings
             snapshot = self._fresh_snapshot(now)
             window = self.window or self._parts.ring.window(now, span_seconds=60.0, snapshot=snapshot)
-            refusals = (*(self._plan.refusals if self._plan else ()), *self._advance.refusals)
+            refusals = (*self._why_paused(), *(self._plan.refusals if self._plan else ()), *self._advance.refusals)
             spares_kept = settings.plan.spares_kept
             self._parts.box.publish(
                 build_board(
@@ -242,7 +262,7 @@ class Central:
                     findings=self._findings,
                     commands=self._advance.commands,
                     mode=settings.issue.mode,
-                    is_paused=self._parts.history.is_paused(),
+                    is_paused=self._advance.pause is not None or self._parts.history.is_paused(),
                     outcomes=self._outcomes,
                     records=self._records,
                     refusals=refusals,
