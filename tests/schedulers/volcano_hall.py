@@ -13,7 +13,7 @@ from tests.schedulers.hands import Desk, a_command
 
 from trimtab.errors import SchedulerError
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Command, Move, MoveKind, Recommendation, Seat, Verb, Write
+from trimtab.model.command import Command, CommandState, Move, MoveKind, Recommendation, Seat, Verb, Write
 from trimtab.schedulers.objects import Loose, NodeObject, Pod
 from trimtab.schedulers.view import View
 from trimtab.schedulers.volcano import VolcanoScheduler
@@ -22,6 +22,10 @@ Json = dict[str, Any]
 SPACE = "team-a"
 GPU = "nvidia.com/gpu"
 BEAT_SECONDS = 5.0
+EVICTED_RESTARTS = {"event": "PodEvicted", "action": "RestartJob"}
+HARD = {"mode": "hard", "highestTierAllowed": 1}
+RACK_1 = ["n01", "n02", "n03", "n04", "n05"]
+RACK_2 = ["n06", "n07", "n08", "n09", "n10"]
 KINDS = (
     "jobs.batch",
     "poddisruptionbudgets.policy",
@@ -184,6 +188,22 @@ class Hall:
         self.advance(seconds)
         return f"{SPACE}/vcjob/{body['metadata']['name']}"
 
+    def run_on(self, body: Json, *nodes: str) -> str:
+        """Create a job while all other nodes are closed."""
+        others = [name for name in self.view().nodes if name not in nodes]
+        was_closed = {name for name in others if self.view().nodes[name].spec.unschedulable}
+        self.close(*others)
+        workload = self.run(body)
+        for name in others:
+            if name not in was_closed:
+                self.kube.edit(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}}, by="kubectl-uncordon")
+        return workload
+
+    def close(self, *nodes: str) -> None:
+        """As `kubectl cordon`."""
+        for name in nodes:
+            self.kube.edit(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}}, by="kubectl-cordon")
+
     def advance(self, seconds: float) -> None:
         """Time passes, second by second, and the highest retryCount is remembered."""
         for _ in range(int(seconds)):
@@ -284,3 +304,34 @@ def command_of(moves: Sequence[Move], *, cordons: Sequence[str] = (), number: in
 
 def recommendation_of(moves: Sequence[Move], *, cordons: Sequence[str] = ()) -> Recommendation:
     return replace(command_of(moves, cordons=cordons).recommendation)
+
+
+def settled(command: Command) -> Command:
+    return replace(command, state=CommandState.SETTLED)
+
+
+def abandoned(command: Command) -> Command:
+    return replace(command, state=CommandState.ABANDONED)
+
+
+def one_pod_away(hall: Hall, workload: str, pod: str = "train-worker-1") -> tuple[Command, dict[str, str], str]:
+    """The command that moves one pod alone to the free node of its rack, what is planned, and the node it leaves."""
+    before = hall.nodes_of()
+    left = before[pod]
+    rack = RACK_1 if left in RACK_1 else RACK_2
+    spare = next(node for node in rack if node not in before.values())
+    after = {**before, pod: spare}
+    return command_of([a_move(workload, before, after, replaced=[pod])], cordons=[left]), after, left
+
+
+def whole_away(hall: Hall, workload: str, *, cordons: list[str]) -> tuple[Command, dict[str, str]]:
+    """The command that moves the whole gang to the other rack, and what is planned."""
+    before = hall.nodes_of()
+    rack = RACK_2 if set(before.values()) <= set(RACK_1) else RACK_1
+    after = dict(zip(sorted(before), rack[:4], strict=True))
+    return command_of([a_move(workload, before, after)], cordons=cordons), after
+
+
+def refusal_of(hall: Hall, move: Move) -> str:
+    refusal = hall.adapter.refusal(move, hall.snapshot())
+    return "" if refusal is None else refusal.sentence
