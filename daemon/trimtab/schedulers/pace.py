@@ -9,7 +9,7 @@ from trimtab.clock import Clock
 
 BASE_SECONDS = 0.2
 CAP_SECONDS = 30.0
-CLOSED_BASE_SECONDS = 2.0
+CLOSED_BASE_SECONDS = 3.0
 CLOSED_CAP_SECONDS = 7.0
 """For a server that answers well and ends every watch at once: it is read nine times a minute, evenly."""
 GOOD_SECONDS = 30.0
