@@ -2,137 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.cluster import objects
-from tests.cluster.client import Json, wait_for
+from tests.cluster.client import wait_for
+from tests.cluster.plain_hall import Hall
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
-from tests.schedulers.hands import Desk, a_command, over
-from tests.schedulers.views import snapshot_of, view_of
 
-from trimtab.clock import SystemClock
-from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerRefused
-from trimtab.model.command import Command, CommandState, Move, MoveKind, Seat, Verb, Write
-from trimtab.schedulers.connect import connect
-from trimtab.schedulers.marks import annotation, read_holds
-from trimtab.schedulers.plain import Plain
-from trimtab.settings import KubernetesSettings
+from trimtab.errors import SchedulerRefused
+from trimtab.model.command import CommandState, Move, MoveKind, RecommendationKind, Seat
+from trimtab.schedulers.marks import annotation
 
-
-class Hall:
-    """A space, the adapter, and what drives it as the issuer does: hold until it is seen, then submit every beat."""
-
-    def __init__(self, space: Space, desk: Desk) -> None:
-        self.space, self.desk = space, desk
-        self.plain = Plain(desk.pen, lambda: view_of(desk.api), desk.settings, desk.clock)
-
-    def move(self, kind: str, name: str, to: dict[str, str], **changes: Any) -> Move:
-        """The move of a workload whose pods on a node of `to` go to that node's value; the others stay."""
-        pods = sorted(self.space.pods(name), key=lambda pod: pod["metadata"]["name"])
-        seats = [
-            Seat(pod=pod["metadata"]["name"], node=pod["spec"].get("nodeName", ""), gpus=_gpus(pod)) for pod in pods
-        ]
-        after = tuple(replace(seat, node=to.get(seat.node, seat.node)) for seat in seats)
-        return Move(
-            kind=changes.pop("move_kind", MoveKind.DRAIN),
-            workload=f"{self.space.namespace}/{kind}/{name}",
-            controller="kubernetes",
-            before=tuple(seats),
-            after=after,
-            **changes,
-        )
-
-    def command(self, *moves: Move, cordons: Sequence[str] = (), number: int = 11) -> Command:
-        """The writes as the planner makes them."""
-        writes = [Write(verb=Verb.CORDON, node=node, lasts=True) for node in cordons]
-        for move in moves:
-            seats = tuple(seat for seat in move.after if not move.replaced or seat.pod in move.replaced)
-            writes.append(Write(verb=Verb.RESERVE, workload=move.workload, seats=seats))
-        for move in moves:
-            if move.replaced:
-                writes.append(Write(verb=Verb.REPLACE, workload=move.workload, seats=move.after))
-            elif move.before:
-                writes.append(Write(verb=Verb.SUSPEND, workload=move.workload))
-                writes.append(Write(verb=Verb.RESUME, workload=move.workload, seats=move.after))
-        return a_command(number, writes=writes, moves=moves, state=CommandState.SUBMITTED)
-
-    def hold(self, command: Command) -> None:
-        """As the issuer does, until it went through."""
-        wait_for(lambda: _went(lambda: self.plain.hold(command)), "the room held")
-
-    def submit_until(self, command: Command, is_done: Callable[[], bool], what: str, *, deadline: float = 60.0) -> None:
-        """One step a beat, until it is seen to have come true."""
-
-        def beat() -> bool:
-            if is_done():
-                return True
-            _went(lambda: self.plain.submit(command))
-            return False
-
-        wait_for(beat, what, deadline_seconds=deadline)
-
-    def settle(self, command: Command) -> None:
-        """Settled: all goes back but what lasts."""
-        wait_for(lambda: _went(lambda: self.plain.release(over(command, CommandState.SETTLED))), "all given back")
-
-    def left(self) -> list[str]:
-        """Everything of ours that the cluster still bears, in words."""
-        found = []
-        for kind in ("nodes", "pods", "jobs", "deployments", "statefulsets"):
-            for one in self.space.client.list(kind, None if kind == "nodes" else self.space.namespace):
-                holds = read_holds(one["metadata"].get("annotations", {}), "trimtab")
-                found += [
-                    f"{kind} {one['metadata']['name']}: {' '.join(hold.what)}" for hold in holds if _is_of(one, self)
-                ]
-                taints = one["spec"].get("taints", []) if kind == "nodes" and _is_of(one, self) else []
-                found += [f"taint {taint['key']}" for taint in taints if taint["key"].startswith("trimtab/")]
-                label = one["metadata"].get("labels", {}).get("trimtab/seat")
-                found += [f"label on {one['metadata']['name']}"] if label and kind == "nodes" else []
-        return found
-
-
-def _is_of(one: Json, hall: Hall) -> bool:
-    return one["metadata"].get("namespace") == hall.space.namespace or one["metadata"]["name"] in hall.space.nodes
-
-
-def _went(write: Callable[[], None]) -> bool:
-    try:
-        write()
-    except (SchedulerBusy, SchedulerConflict):
-        return False
-    return True
-
-
-def _gpus(pod: Json) -> int:
-    return int(pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"])
+DECLARED = {"trimtab/replaceable-pods": "true"}
 
 
 @pytest.fixture
 def hall(plane: Plane, space: Space) -> Iterator[Hall]:
-    api = connect(KubernetesSettings(kubeconfig=str(plane.admin_kubeconfig)))
-    yield Hall(space, Desk(api, clock=SystemClock()))
-    api.close()
+    made = Hall(plane, space)
+    yield made
+    made.close()
 
 
 def test_a_job_stops_whole_and_starts_on_its_seats_and_nowhere_else(hall: Hall) -> None:
     """Six nodes are free; its two pods land on the two that were planned, and no failure is counted."""
     space = hall.space
     nodes = space.add_racks(racks=2, nodes_per_rack=4)
-    space.gang("train", queue=None, pods=2, gpus=8, pod_spec={"nodeSelector": {objects.POOL: space.namespace}})
+    space.gang("train", queue=None, pods=2, gpus=8)
     held = space.wait_running("train", 2)
     targets = [node for node in nodes if node not in held][-2:]
     command = hall.command(hall.move("job", "train", dict(zip(held, targets, strict=True))), cordons=held[:1])
     hall.hold(command)
-    hall.submit_until(command, lambda: space.seats("train") == sorted(targets), "train on its seats")
-    hall.settle(command)
+    hall.submit(command)
+    assert space.seats("train") == sorted(targets)
+    hall.release(command)
     job = space.client.get("jobs", "train", space.namespace)
     assert job["status"].get("failed", 0) == 0
     assert job["spec"]["suspend"] is False
-    assert hall.left() == [f"nodes {held[0]}: cordon"]
     assert f"resume job {space.namespace}/train with a way to its seats" in hall.desk.said
 
 
@@ -145,18 +55,26 @@ def test_seats_hold_against_a_stream_of_small_pods(hall: Hall) -> None:
     targets = [node for node in nodes if node not in held]
     command = hall.command(hall.move("job", "train", dict(zip(held, targets, strict=True))), cordons=held)
     hall.hold(command)
-    spec = {"nodeSelector": {objects.POOL: space.namespace}}
-    made = iter(range(1000))
-
-    def small_pod_comes() -> bool:
-        space.add("pods", objects.pod(f"small-{next(made)}", space.namespace, gpus=1, spec=spec))
-        return space.seats("train") == sorted(targets)
-
+    stream = _Stream(space)
     for _ in range(20):
-        small_pod_comes()
-    hall.submit_until(command, small_pod_comes, "train on its seats")
+        stream.one_more()
+    hall.submit(command, stream.one_more)
+    assert space.seats("train") == sorted(targets)
     assert space.seats("small") == []
-    hall.settle(command)
+    hall.release(command)
+
+
+class _Stream:
+    """Pods of one GPU that come one after the other and take what they can get."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._numbers = itertools.count()
+
+    def one_more(self) -> None:
+        spec = {"nodeSelector": {objects.POOL: self._space.namespace}}
+        name = f"small-{next(self._numbers)}"
+        self._space.add("pods", objects.pod(name, self._space.namespace, gpus=1, spec=spec))
 
 
 def test_a_job_whose_template_may_not_be_written_is_let_onto_its_seats_pod_by_pod(hall: Hall) -> None:
@@ -173,10 +91,11 @@ def test_a_job_whose_template_may_not_be_written_is_let_onto_its_seats_pod_by_po
             raise SchedulerRefused("403 cannot patch resource jobs/status")
 
     _refuse_patches(hall, no_status)
-    hall.submit_until(command, lambda: space.seats("train") == [target], "train on its seat")
+    hall.submit(command)
+    assert space.seats("train") == [target]
     (pod,) = space.pods("train")
     assert pod["metadata"]["annotations"]["trimtab/by"] == command.mark
-    hall.settle(command)
+    hall.release(command)
 
 
 def _refuse_patches(hall: Hall, refuse: Callable[[str], None]) -> None:
@@ -200,37 +119,29 @@ def test_pods_of_a_set_move_one_after_the_other(hall: Hall, kind: str) -> None:
     targets = [node for node in nodes if node not in held]
     command = hall.command(hall.move(kind, "web", dict(zip(held, targets, strict=True))), cordons=held)
     hall.hold(command)
-    fewest = 2
-
-    def is_done() -> bool:
-        nonlocal fewest
-        fewest = min(fewest, len(space.seats("web")))
-        return space.seats("web") == sorted(targets)
-
-    hall.submit_until(command, is_done, "web on its seats", deadline=90)
-    assert fewest >= 1
-    hall.settle(command)
-    assert sorted(hall.left()) == sorted(f"nodes {node}: cordon" for node in held)
+    counts = []
+    hall.submit(command, lambda: counts.append(len(space.seats("web"))))
+    assert min(counts) >= 1
+    assert space.seats("web") == sorted(targets)
+    hall.release(command)
 
 
 def test_one_pod_of_a_job_is_replaced_and_its_peer_never_stops(hall: Hall) -> None:
     space = hall.space
     nodes = space.add_racks(racks=1, nodes_per_rack=3)
-    space.gang("train", queue=None, pods=2, gpus=8, can_replace_pods=True)
+    space.gang("train", queue=None, pods=2, gpus=8, can_replace_pods=True, annotations=DECLARED)
     held = space.wait_running("train", 2)
     (target,) = [node for node in nodes if node not in held]
-    move = hall.move("job", "train", {held[0]: target})
-    gone = next(seat.pod for seat in move.before if seat.node == held[0])
     kept = next(pod["metadata"]["uid"] for pod in space.pods("train") if pod["spec"]["nodeName"] == held[1])
-    command = hall.command(replace(move, replaced=(gone,)), cordons=[held[0]])
+    move = hall.move("job", "train", {held[0]: target}, alone=True)
+    assert hall.plain.refusal(move, hall.snapshot()) is None
+    command = hall.command(move, cordons=[held[0]])
     hall.hold(command)
-    hall.submit_until(
-        command, lambda: space.seats("train") == sorted([held[1], target]), "the pod replaced", deadline=90
-    )
+    hall.submit(command)
+    assert space.seats("train") == sorted([held[1], target])
     assert kept in {pod["metadata"]["uid"] for pod in space.pods("train")}
     assert space.client.get("jobs", "train", space.namespace)["status"].get("failed", 0) == 0
-    hall.settle(command)
-    assert hall.left() == [f"nodes {held[0]}: cordon"]
+    hall.release(command)
 
 
 def test_room_is_made_and_kept_for_a_job_that_waits(hall: Hall) -> None:
@@ -245,24 +156,15 @@ def test_room_is_made_and_kept_for_a_job_that_waits(hall: Hall) -> None:
         space.wait_running(name, 1)
         space.uncordon(other)
     space.gang("wide", queue=None, pods=1, gpus=8)
-    wait_for(lambda: len(space.pods("wide")) == 1, "wide waiting")
     victim = hall.move("job", "a", {nodes[0]: nodes[1]}, move_kind=MoveKind.CONSOLIDATE)
-    seat = Seat(pod=space.pods("wide")[0]["metadata"]["name"], node=nodes[0], gpus=8)
-    waits = Move(
-        kind=MoveKind.CONSOLIDATE, workload=f"{space.namespace}/job/wide", controller="kubernetes", after=(seat,)
-    )
-    command = hall.command(victim, waits)
+    command = hall.command(victim, hall.waiting("job", "wide", nodes[0]), kind=RecommendationKind.CONSOLIDATE)
     hall.hold(command)
-    spec = {"nodeSelector": {objects.POOL: space.namespace}}
-    for number in range(8):
-        space.add("pods", objects.pod(f"small-{number}", space.namespace, gpus=1, spec=spec))
-    hall.submit_until(
-        command,
-        lambda: space.seats("wide") == [nodes[0]] and space.seats("a") == [nodes[1]],
-        "wide on the emptied node",
-    )
-    hall.settle(command)
-    assert hall.left() == []
+    stream = _Stream(space)
+    for _ in range(8):
+        stream.one_more()
+    hall.submit(command, stream.one_more)
+    assert (space.seats("wide"), space.seats("a"), space.seats("small")) == ([nodes[0]], [nodes[1]], [])
+    hall.release(command)
 
 
 def test_a_given_up_move_starts_what_it_stopped(hall: Hall) -> None:
@@ -275,10 +177,8 @@ def test_a_given_up_move_starts_what_it_stopped(hall: Hall) -> None:
     hall.hold(command)
     hall.plain.submit(command)
     wait_for(lambda: not space.pods("train"), "train stopped")
-    wait_for(lambda: _went(lambda: hall.plain.release(over(command))), "all given back")
+    hall.release(command, CommandState.ABANDONED)
     space.wait_running("train", 1)
-    assert hall.left() == []
-    assert not any(space.client.get("nodes", node)["spec"].get("unschedulable") for node in space.nodes)
 
 
 def test_what_a_person_resumed_or_suspended_is_theirs(hall: Hall) -> None:
@@ -293,11 +193,11 @@ def test_what_a_person_resumed_or_suspended_is_theirs(hall: Hall) -> None:
     space.client.patch("jobs", "train", {"spec": {"suspend": False}}, space.namespace)
     with pytest.raises(SchedulerRefused, match="Somebody resumed job/train since R11 suspended it: a veto"):
         hall.plain.submit(command)
-    wait_for(lambda: _went(lambda: hall.plain.release(over(command))), "all given back")
+    hall.release(command, CommandState.REFUSED)
     space.client.patch("jobs", "train", {"spec": {"suspend": True}}, space.namespace)
     with pytest.raises(SchedulerRefused, match="Somebody suspended job/train"):
         hall.plain.submit(hall.command(*command.recommendation.moves, number=12))
-    hall.plain.release(over(command))
+    hall.release(command, CommandState.REFUSED)
     job = space.client.get("jobs", "train", space.namespace)
     assert job["spec"]["suspend"] is True
     assert annotation("trimtab") not in job["metadata"].get("annotations", {})
@@ -313,19 +213,18 @@ def test_orphans_static_pods_and_failures_too_many_are_refused(hall: Hall) -> No
     space.add("pods", mirror)
     space.gang("fragile", queue=None, pods=1, gpus=1, backoff_limit=0)
     space.wait_running("fragile", 1)
-    wait_for(lambda: len(space.seats()) == 3, "all running")
-    snapshot = snapshot_of(hall.desk.api)
     sentences = {}
     for kind, name in (("pod", "alone"), ("pod", "etcd"), ("job", "fragile")):
-        pod = next(one for one in space.pods() if one["metadata"]["name"].startswith(name))
-        target = next(node for node in nodes if node != pod["spec"]["nodeName"])
-        before = Seat(pod=pod["metadata"]["name"], node=pod["spec"]["nodeName"], gpus=1)
+        snapshot = hall.seen(kind, name, 1)
+        (place,) = snapshot.workload_by_id[hall.id(kind, name)].placements
+        before = Seat(pod=place.pod, node=place.node, gpus=1)
+        after = replace(before, node=next(node for node in nodes if node != place.node))
         move = Move(
             kind=MoveKind.DRAIN,
-            workload=f"{space.namespace}/{kind}/{name}",
+            workload=hall.id(kind, name),
             controller="kubernetes",
             before=(before,),
-            after=(replace(before, node=target),),
+            after=(after,),
             replaced=(before.pod,) if kind == "job" else (),
         )
         refusal = hall.plain.refusal(move, snapshot)

@@ -60,6 +60,8 @@ def is_at_rest(move: Move, command: Command, snapshot: ClusterSnapshot) -> bool:
         return True
     if workload.state is not WorkloadState.RUNNING:
         return False
+    if move.before and len(workload.placements) < workload.pods:
+        return False  # a Deployment runs with pods missing, too
     return not move.before or is_as_planned(move, workload) or _is_new(move, command, workload)
 
 

@@ -131,15 +131,15 @@ class _Part:
 
     def seconds(self) -> float | None:
         """Until all of it runs again; None where nobody knows how long it takes to start."""
-        start = self.workload.restart_seconds
+        start, stop = self.workload.restart_seconds, self.workload.stop_seconds
         if not self.is_whole and self.workload.replace_seconds is not None:
-            start = self.workload.replace_seconds
-        if start is None:
+            return len(self.leaving) * (SCHEDULE_SECONDS + self.workload.replace_seconds)
+        if start is None or self.kind is None:
             return None
         if self.is_whole:
-            return self.workload.stop_seconds + SCHEDULE_SECONDS + start
-        each = {JOB: self.workload.stop_seconds + JOB_BACKOFF_SECONDS, STATEFULSET: self.workload.stop_seconds}
-        return len(self.leaving) * (each.get(self.kind, 0.0) + SCHEDULE_SECONDS + start) if self.kind else None
+            return stop + SCHEDULE_SECONDS + start
+        each = {JOB: stop + JOB_BACKOFF_SECONDS, STATEFULSET: stop}
+        return len(self.leaving) * (each.get(self.kind, 0.0) + SCHEDULE_SECONDS + start)
 
     def sentence(self) -> str:
         """The way, for people."""

@@ -231,8 +231,11 @@ class _Making:
         )
 
     def _started_at(self) -> datetime | None:
-        moments = (started_at(one.pod) for one in self.gpu_pods if not one.pod.is_terminating)
-        return max((one for one in moments if one is not None), default=None)
+        """A gang began anew with its latest pod; pods that stand for themselves have all begun with their oldest."""
+        is_gang = traits.is_gang(self.draft)
+        pods = [one.pod for one in self.gpu_pods if not (is_gang and one.pod.is_terminating)]
+        known = [moment for pod in pods if (moment := started_at(pod)) is not None]
+        return (max if is_gang else min)(known, default=None)
 
     def _stop_seconds(self) -> float:
         specs = [one.pod.spec for one in self.gpu_pods] or [one.template.spec for one in self.shape.templates]
@@ -267,8 +270,8 @@ class _Making:
         for flavor in self._flavors():
             labels = {**labels, **flavor_labels(flavor)}
         wanted, terms = selector_of(labels, affinity)
-        allowed = self.scene.fitting(wanted, terms) if wanted or terms else tuple(self.scene.pools)
-        return pool_for(allowed, self.scene.pools, (node for node in now if node in self.scene.pools))
+        fitting = self.scene.fitting(wanted, terms)
+        return pool_for(fitting, self.scene.pools, (node for node in now if node in self.scene.pools))
 
     def _must_be_together(self) -> bool:
         places = self.scene.places
