@@ -10,7 +10,7 @@ from trimtab.schedulers.kueue_objects import WORKLOADS
 from trimtab.schedulers.kueue_read import newest
 from trimtab.schedulers.objects import Loose, Metadata, Pod
 from trimtab.schedulers.owners import DEPLOYMENTS, JOB_SETS, JOBS, STATEFUL_SETS, VOLCANO_JOBS, Owners, Top
-from trimtab.schedulers.pods import PodFacts, rank_key
+from trimtab.schedulers.pods import PodFacts
 from trimtab.schedulers.shapes import SHAPED
 
 T = TypeVar("T")
@@ -70,9 +70,9 @@ class Draft:
     def settle(self) -> None:
         """Order what was gathered, and see whether one Kueue Workload stands for all."""
         if len(self.facts) > 1:
-            self.facts.sort(key=lambda one: rank_key(one.pod))
+            self.facts.sort(key=_rank)
         if self.kueues and not self._is_pod_by_pod:
-            self.kueue = newest(self.kueues)
+            self.kueue = self.kueues[0] if len(self.kueues) == 1 else newest(self.kueues)
 
     @property
     def _is_pod_by_pod(self) -> bool:
@@ -87,6 +87,10 @@ class Draft:
             if found:
                 return found
         return self.shaped
+
+
+def _rank(facts: PodFacts) -> tuple[tuple[str, ...], int, str]:
+    return facts.rank
 
 
 def _is_of_pod(metadata: Metadata) -> bool:

@@ -31,6 +31,7 @@ PLURALS: Mapping[tuple[str, str], str] = {
     ("batch.volcano.sh", "Job"): VOLCANO_JOBS,
 }
 """(group, kind) -> the name under which the cluster's objects are kept."""
+_KINDS: Mapping[str, tuple[str, str]] = {plural: key for key, plural in PLURALS.items()}
 _STOPS_AT = frozenset({("batch", "CronJob"), ("", "Node")})
 """Owners above which we do not go: each run of a CronJob is a workload of its own, and a node owns its static pods."""
 _WORDS = {("batch.volcano.sh", "Job"): "vcjob"}
@@ -152,7 +153,7 @@ def _word(group: str, kind: str) -> str:
 
 
 def _kind_of(plural: str) -> tuple[str, str]:
-    return next((key for key, name in PLURALS.items() if name == plural), ("", plural))
+    return _KINDS.get(plural, ("", plural))
 
 
 def _guessed(reference: OwnerReference, hash_label: str) -> OwnerReference:

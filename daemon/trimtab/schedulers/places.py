@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from trimtab.schedulers.budgets import selects
@@ -116,8 +116,6 @@ def _matches(pattern: str, name: str) -> bool:
 
 # ---- where a workload may run: its node selector and affinity ----
 
-Selector = tuple[tuple[tuple[str, str], ...], str]
-
 
 def selector_of(node_selector: Labels, affinity: Mapping[str, Any]) -> tuple[Labels, Sequence[Mapping[str, Any]]]:
     """What a pod asks of its node by labels: a selector, and terms of which one must hold."""
@@ -154,20 +152,27 @@ _SETS: Mapping[str, Callable[[str | None, Sequence[str]], bool]] = {
 }
 
 
-def pool_for(allowed: Iterable[str], pools: Mapping[str, str | None], now: Iterable[str]) -> tuple[str | None, bool]:
-    """The pool to stay in, and whether the selector can be planned for at all.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitting:
+    """Where pods with one selector may run: pools of which every node fits, and whether all nodes do."""
 
-    `allowed`: nodes that fit the selector; `pools`: node -> pool of all GPU nodes; `now`: nodes that it is on.
-    """
+    pools: frozenset[str | None]
+    is_everywhere: bool
+
+
+def fitting_of(allowed: Iterable[str], pools: Mapping[str, str | None]) -> Fitting:
+    """`allowed`: nodes that fit a selector; `pools`: node -> pool of all GPU nodes."""
     fitting = frozenset(allowed)
-    members: dict[str | None, set[str]] = defaultdict(set)
-    for node, pool in pools.items():
-        members[pool].add(node)
+    partly = {pool for node, pool in pools.items() if node not in fitting}
+    return Fitting(pools=frozenset(pools.values()) - partly, is_everywhere=not partly)
+
+
+def pool_for(fitting: Fitting, pools: Mapping[str, str | None], now: Iterable[str]) -> tuple[str | None, bool]:
+    """The pool to stay in, and whether the selector can be planned for at all. `now`: nodes that it is on."""
     here = {pools.get(node) for node in now}
-    whole = [pool for pool, nodes in members.items() if nodes <= fitting]
     if here:
-        return next(iter(here)) if len(here) == 1 else None, all(pool in whole for pool in here)
-    if len(fitting) == len(pools):
-        return (None if len(members) > 1 else next(iter(members), None)), True
-    named = sorted(pool for pool in whole if pool is not None)
+        return next(iter(here)) if len(here) == 1 else None, here <= fitting.pools
+    if fitting.is_everywhere:
+        return (None if len(fitting.pools) > 1 else next(iter(fitting.pools), None)), True
+    named = sorted(pool for pool in fitting.pools if pool is not None)
     return (named[0], True) if named else (None, False)

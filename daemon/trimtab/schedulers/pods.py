@@ -198,6 +198,8 @@ class PodFacts:
 
     pod: Pod
     need: Need
+    rank: tuple[tuple[str, ...], int, str]
+    """Its place among the pods of its job."""
     claims: tuple[str, ...]
     """`namespace/name` of its ResourceClaims."""
     is_static: bool
@@ -219,6 +221,7 @@ def facts_of(pod: Pod, resources: Resources, prefix: str) -> PodFacts:
     return PodFacts(
         pod=pod,
         need=need,
+        rank=rank_key(pod),
         claims=claims_of(pod),
         is_static="kubernetes.io/config.mirror" in annotations or _is_of_node(pod),
         is_evicted_by_others="descheduler.alpha.kubernetes.io/eviction-in-progress" in annotations,

@@ -12,7 +12,7 @@ from trimtab.schedulers.devices_read import Dra
 from trimtab.schedulers.drafts import Memo
 from trimtab.schedulers.nodes_read import NodeFacts
 from trimtab.schedulers.objects import Loose, Taint, Toleration
-from trimtab.schedulers.places import Places, fits
+from trimtab.schedulers.places import Fitting, Places, fits, fitting_of
 from trimtab.schedulers.pods import Resources, tolerated
 from trimtab.schedulers.shapes import Shape
 from trimtab.schedulers.wishes import Source
@@ -43,7 +43,7 @@ class Scene:
     closed: Mapping[str, list[tuple[Taint, ...]]] = field(init=False)
     """Why nodes are closed -> the taints behind each of those words."""
     _tolerates: dict[Hashable, tuple[str, ...]] = field(default_factory=dict)
-    _fitting: dict[Hashable, tuple[str, ...]] = field(default_factory=dict)
+    _fitting: dict[Hashable, Fitting] = field(default_factory=dict)
     _domains: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -74,13 +74,13 @@ class Scene:
         kept = [facts.why_closed for facts in mine if facts.own_taints and tolerated(tolerations, facts.taints)]
         return tuple(dict.fromkeys((*found, *(why for why in kept if why is not None)))) if kept else found
 
-    def fitting(self, wanted: Mapping[str, str], terms: Sequence[Mapping[str, object]]) -> tuple[str, ...]:
-        """GPU nodes whose labels are as asked."""
+    def fitting(self, wanted: Mapping[str, str], terms: Sequence[Mapping[str, object]]) -> Fitting:
+        """Where pods may run that ask for such labels of their node."""
         key = (tuple(sorted(wanted.items())), msgspec.json.encode(terms) if terms else b"")
         found = self._fitting.get(key)
         if found is None:
             names = (name for name, facts in self.nodes.items() if fits(facts.node, wanted, terms))
-            found = self._fitting[key] = tuple(names)
+            found = self._fitting[key] = fitting_of(names, self.pools)
         return found
 
     def domains(self, label: str) -> int:
