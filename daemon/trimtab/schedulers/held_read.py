@@ -15,7 +15,7 @@ from trimtab.schedulers.objects import Loose, Pod
 from trimtab.schedulers.owners import VOLCANO_JOBS
 from trimtab.schedulers.standing import is_stopped
 from trimtab.schedulers.volcano_policies import sizes_of
-from trimtab.schedulers.volcano_read import phase_of
+from trimtab.schedulers.volcano_read import POD_GROUPS, phase_of
 
 UNSIGNED = "unsigned"
 """The mark of a taint or label of ours whose annotation somebody wiped, and whose value says nothing."""
@@ -40,10 +40,15 @@ def signed_others(others: Mapping[str, Mapping[str, Loose]], prefix: str) -> Ite
     for plural, items in others.items():
         word = _singular(plural)
         for item in items.values():
-            if key in item.metadata.annotations:
+            if key in item.metadata.annotations and not _is_copy(plural, item):
                 holds = read_holds(item.metadata.annotations, prefix)
                 name = f"{word} {item.metadata.key}"
                 yield plural, item, Signed(name=name, holds=holds, is_in_force=_is_stopped(plural, item))
+
+
+def _is_copy(plural: str, item: Loose) -> bool:
+    """Volcano copies a Job's annotations onto each PodGroup that it makes for it; the Job alone speaks."""
+    return plural == POD_GROUPS and item.metadata.owner is not None
 
 
 def _is_stopped(plural: str, item: Loose) -> bool:
