@@ -36,6 +36,8 @@ SILENT_WATCHES_MAX = 2
 class Counts:
     """What one reflector has done so far."""
 
+    attempts: int = 0
+    """Every try to list or to watch on, whatever came of it."""
     lists: int = 0
     watches: int = 0
     events: int = 0
@@ -87,6 +89,7 @@ class Reflector:
     def step(self) -> float:
         """List if need be, watch until that ends; how many seconds to wait before the next step."""
         self.pace.begin()
+        self.counts.attempts += 1
         try:
             if not self._version:
                 self._list()
