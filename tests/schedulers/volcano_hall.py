@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+from tests.cluster.volcano.webhook import denials
 from tests.cluster.volcano.world import World
 from tests.fakes.kube import FakeKube
 from tests.schedulers.hands import Desk, a_command
@@ -110,6 +111,7 @@ class Hall:
     def __init__(self, *, racks: int = 3, per_rack: int = 5, has_racks: bool = True) -> None:
         self.world = World()
         self.kube: FakeKube = self.world.kube
+        self.kube.refuses = denials(self.kube)  # Volcano's webhook
         self.world.add_nodes(racks, per_rack)
         if has_racks:
             for rack in range(1, racks + 1):
@@ -134,9 +136,9 @@ class Hall:
             workload = workload_of(pod)
             if not pod.is_over:
                 pods_of[workload] = (*pods_of.get(workload, ()), pod)
-            group = f"{pod.metadata.namespace}/{pod.metadata.annotations.get('scheduling.k8s.io/group-name', '')}"
-            if group in by_name:
-                groups[workload] = by_name[group]
+            key = f"{pod.metadata.namespace}/{pod.metadata.annotations.get('scheduling.k8s.io/group-name', '')}"
+            if key in by_name:
+                groups[workload] = by_name[key]
         for group in by_name.values():
             owner = group.metadata.owner
             if owner is not None and "volcano" in owner.api_version:
