@@ -58,6 +58,10 @@ class SchedulerRefused(SchedulerError):
     """The scheduler answered no."""
 
 
+class SchedulerVetoed(SchedulerRefused):
+    """A person has undone what the command did (opened its node, started its job again): that is a no."""
+
+
 class SchedulerConflict(SchedulerError):
     """The object is not what it was when it was read; nothing was written. Read again."""
 

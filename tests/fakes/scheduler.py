@@ -9,7 +9,7 @@ from dataclasses import replace
 from tests.fakes.clock import FakeClock
 from tests.fakes.ledger import _nothing
 
-from trimtab.errors import SchedulerRefused
+from trimtab.errors import SchedulerRefused, SchedulerVetoed
 from trimtab.model.cluster import ClusterSnapshot, Held, Node, Placement, Reservation, Workload, WorkloadState
 from trimtab.model.command import Command, CommandState, Move, Recommendation, Refusal, Seat, Verb, Way, Write
 
@@ -150,6 +150,8 @@ class FakeScheduler:
                 self._write(command.mark, write)
                 self.done.add((command.mark, write.text))
                 self.written.append(f"{command.mark} {write.text}")
+            elif write.verb is Verb.CORDON and not self._node(write.node or "").is_cordoned:
+                raise SchedulerVetoed(f"Somebody uncordoned {write.node} since {command.name} cordoned it: a veto.")
             self.at_point(f"after {write.text}")
 
     def _write(self, mark: str, write: Write) -> None:

@@ -34,7 +34,7 @@ def vetoes(scene):
 def test_a_persons_uncordon_is_a_veto_for_a_week_and_counts_against_the_rule():
     scene = settled()
     scene.scheduler.uncordon("gpu-02")
-    scene.beat()
+    scene.beats(2)
     veto = vetoes(scene)["gpu-02"]
     assert (scene.command().state, scene.command().reason) == (
         CommandState.UNDONE,
@@ -63,7 +63,7 @@ def test_a_veto_is_seen_however_long_after_the_command_settled():
 def test_a_veto_outlives_a_restart():
     scene = settled()
     scene.scheduler.uncordon("gpu-02")
-    scene.beat()
+    scene.beats(2)
     scene.restart()
     scene.beats(3)
     assert list(scene.ledger.stored) == [1]
@@ -74,7 +74,7 @@ def test_an_uncordon_after_the_finding_ended_is_a_repair_and_no_veto():
     good = scene.ledger.results[1]
     scene.close_findings()
     scene.scheduler.uncordon("gpu-02")
-    scene.beat()
+    scene.beats(2)
     command = scene.command()
     assert (command.state, command.is_holding) == (CommandState.SETTLED, False)
     assert vetoes(scene) == {}
@@ -145,7 +145,7 @@ def test_a_node_that_is_gone_is_held_no_more():
 def test_another_cause_is_proposed_in_spite_of_a_veto_and_a_person_decides():
     scene = settled()
     scene.scheduler.uncordon("gpu-02")
-    scene.beat()
+    scene.beats(2)
     scene.findings = (a_finding(id=9, node="gpu-02", rule="gpus_missing", loss_gpus=8.0),)
     scene.beat(seconds=3700)
     scene.beats(3)
@@ -156,7 +156,7 @@ def test_another_cause_is_proposed_in_spite_of_a_veto_and_a_person_decides():
 def test_a_veto_can_be_lifted_once():
     scene = settled()
     scene.scheduler.uncordon("gpu-02")
-    scene.beat()
+    scene.beats(2)
     decisions.lift_veto(scene.ledger, "gpu-02", who="mei", now=scene.clock.now())
     with pytest.raises(DecisionRefused, match="No veto stands on gpu-02"):
         decisions.lift_veto(scene.ledger, "gpu-02", who="mei", now=scene.clock.now())
@@ -183,3 +183,31 @@ def test_undo_gives_back_what_that_command_holds_and_nothing_else():
     assert len([one for one in snapshot.nodes if one.is_cordoned]) == 2
     scene.beat()
     assert scene.scheduler.held() == [f"{other} cordons gpu-00"]
+
+
+@pytest.mark.parametrize("state", [CommandState.HELD, CommandState.CONFIRMED, CommandState.SUBMITTED])
+def test_a_node_that_is_opened_in_the_middle_of_a_command_is_a_veto_and_everything_goes_back(state):
+    scene = evacuation(settings=ACT)
+    to(scene, state)
+    scene.scheduler.is_stuck = True
+    scene.scheduler.uncordon("gpu-02")
+    scene.beats(3)
+    scene.scheduler.is_stuck = False
+    scene.beats(3)
+    assert scene.command().state is CommandState.UNDONE
+    assert "gpu-02" in scene.command().reason
+    assert list(vetoes(scene)) == ["gpu-02"]
+    assert scene.scheduler.held() == []
+    assert scene.scheduler.jobs["research/llama-70b"].is_running
+    scene.beat(seconds=3700)
+    assert list(scene.ledger.stored) == [1]
+
+
+def test_one_look_is_no_verdict():
+    scene = settled()
+    scene.scheduler.uncordon("gpu-02")
+    scene.beat()
+    assert scene.command().state is CommandState.SETTLED
+    scene.scheduler.cordon("gpu-02", by=scene.mark)  # it was but a late look
+    scene.beats(3)
+    assert (scene.command().state, vetoes(scene)) == (CommandState.SETTLED, {})

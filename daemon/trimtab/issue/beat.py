@@ -32,6 +32,8 @@ class Beat:
     findings: Mapping[int, OpenFinding] | None = None
     refusals: list[Refusal] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    vetoed: list[tuple[Command, str]] = field(default_factory=list)
+    """Begun commands that a person has undone on the cluster, as their schedulers said, in whose words."""
 
     def refuse(self, command: Command, rule: str, sentence: str) -> None:
         """Say why a command does not move on."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from trimtab.errors import LedgerConflict, SchedulerError, SchedulerRefused
+from trimtab.errors import LedgerConflict, SchedulerError, SchedulerRefused, SchedulerVetoed
 from trimtab.issue.beat import Beat
 from trimtab.issue.hands import Hands
 from trimtab.issue.ledger import Ledger
@@ -43,6 +43,11 @@ class Desk:
         """One call to the schedulers. Out of reach: try again next beat. A no: the command ends, all given back."""
         try:
             self.hands.do(what, command)
+        except SchedulerVetoed as error:
+            beat.refuse(command, "veto", f"{command.name}: {error}")
+            if command.state.is_begun:
+                beat.vetoed.append((command, str(error)))
+            return False
         except SchedulerRefused as error:
             beat.refuse(command, "scheduler", f"{command.name}: the scheduler refused to {what}: {error}")
             if command.state.is_begun:

@@ -27,7 +27,7 @@ from trimtab.issue.proposals import Change, backing_off, changes
 from trimtab.issue.releases import Released, release_all
 from trimtab.issue.steps import from_approved, from_proposed
 from trimtab.issue.strays import Strays
-from trimtab.issue.vetoes import in_force, is_touched_by_veto, see_openings
+from trimtab.issue.vetoes import Openings, in_force, is_touched_by_veto
 from trimtab.issue.voice import Voice
 from trimtab.model.advice import OpenFinding
 from trimtab.model.cluster import ClusterSnapshot
@@ -85,6 +85,7 @@ class Issuer:
         self._asker = asker
         self._voice = Voice(self._desk, asker, notify)
         self._strays = Strays(self._desk)
+        self._openings = Openings(self._desk)
         self._steps: Mapping[CommandState, Callable[[Command, Beat], None]] = {
             CommandState.PROPOSED: self._proposed,
             CommandState.APPROVED: self._approved,
@@ -111,7 +112,9 @@ class Issuer:
         self._strays.sweep(beat)
         for command in self._ledger.commands(live_only=True):
             self._steps[command.state](command, beat)
-        see_openings(self._desk, beat)
+        for vetoed, said in beat.vetoed:
+            self._openings.veto(vetoed, said, beat)
+        self._openings.see(beat)
         self._keep_proposals(beat)
         commands = self._ledger.commands(live_only=False, since=beat.now - SHOWN)
         return Advance(

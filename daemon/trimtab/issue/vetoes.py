@@ -8,12 +8,14 @@ A command that is over holds its node until that is given back, however long ago
 - anything else is a person's **veto**: the command is undone, its outcome counts against the rule, and the node is not
   cordoned again for the same cause within `veto_seconds`. For another cause it is proposed, and a person decides.
 
-A node that somebody else has cordoned meanwhile is theirs: we hold it no more.
+A node that somebody else has cordoned meanwhile is theirs: we hold it no more. A command that has begun and whose
+cordon was seen is judged in the same way, and is undone whatever the verdict. Nothing is concluded from one look: a
+node counts as open when two beats in a row have seen it so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -38,6 +40,9 @@ class Verdict(Enum):
     VETOED = "vetoed"
 
 
+OPEN = (Verdict.RETURNED, Verdict.REPAIRED, Verdict.UNCLEAR, Verdict.VETOED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
     """A verdict on one node, with its sentence."""
@@ -47,19 +52,56 @@ class Opened:
     sentence: str = ""
 
 
-def see_openings(desk: Desk, beat: Beat) -> None:
-    """Judge every node that a command which is over still holds."""
-    for command in desk.ledger.holding():
-        over_at = command.settled_at or command.changed_at
-        if command.undo_requested_by is not None or over_at >= beat.snapshot.taken_at:
-            continue
-        found = [_look(command, node, beat) for node in command.lasting_nodes]
-        veto = next((one for one in found if one.verdict is Verdict.VETOED), None)
-        if veto is not None:
-            _veto(command, veto, desk, beat)
-        elif all(one.verdict not in (Verdict.HELD, Verdict.UNCLEAR) for one in found):
+class Openings:
+    """Judges every node that a command has cordoned to stay."""
+
+    def __init__(self, desk: Desk) -> None:
+        """Nothing seen yet."""
+        self._desk = desk
+        self._open: frozenset[tuple[int, str]] = frozenset()
+
+    def see(self, beat: Beat) -> None:
+        """One look at all of them."""
+        was, now_open = self._open, set()
+        for command in (*self._desk.ledger.holding(), *_under_way(self._desk.ledger.commands(live_only=True))):
+            if command.undo_requested_by is not None or _since(command) >= beat.snapshot.taken_at:
+                continue
+            found = [_look(command, node, beat) for node in command.lasting_nodes]
+            opened = {(command.id, one.node) for one in found if one.verdict in OPEN}
+            now_open |= opened
+            if opened <= was:
+                self._judge(command, found, beat)
+        self._open = frozenset(now_open)
+
+    def veto(self, command: Command, said: str, beat: Beat) -> None:
+        """A person has undone what a command did, as its scheduler says: undone, and its nodes that are named stand."""
+        named = [node for node in command.lasting_nodes if node in said]
+        _veto(command, Opened(node=", ".join(named), verdict=Verdict.VETOED, sentence=said), named, self._desk, beat)
+
+    def _judge(self, command: Command, found: Sequence[Opened], beat: Beat) -> None:
+        vetoed_one = next((one for one in found if one.verdict is Verdict.VETOED), None)
+        if vetoed_one is not None:
+            _veto(command, vetoed_one, [vetoed_one.node], self._desk, beat)
+        elif any(one.verdict in (Verdict.HELD, Verdict.UNCLEAR) for one in found):
+            return
+        elif command.state.is_begun:
+            if any(one.verdict in OPEN for one in found):
+                self._desk.end(command, CommandState.UNDONE, found[0].sentence, was=command, beat=beat)
+        else:
             why = " ".join(one.sentence for one in found)
-            desk.record(replace(command, given_back_at=beat.now), was=command, why=why, beat=beat)
+            self._desk.record(replace(command, given_back_at=beat.now), was=command, why=why, beat=beat)
+
+
+def _under_way(commands: Iterable[Command]) -> Iterator[Command]:
+    """Begun commands whose cordons were seen to stand: what is open of them now, somebody opened."""
+    for command in commands:
+        is_seen = command.state in (CommandState.CONFIRMED, CommandState.SUBMITTED)
+        if is_seen and not command.is_dry and command.lasting_nodes:
+            yield command
+
+
+def _since(command: Command) -> datetime:
+    return command.settled_at or command.changed_at
 
 
 def _look(command: Command, name: str, beat: Beat) -> Opened:
@@ -104,21 +146,21 @@ def _returned_by(command: Command, node: str, recent: Iterable[Command]) -> Comm
     )
 
 
-def _veto(command: Command, opened: Opened, desk: Desk, beat: Beat) -> None:
+def _veto(command: Command, opened: Opened, nodes: Iterable[str], desk: Desk, beat: Beat) -> None:
     until = beat.now + timedelta(seconds=desk.settings.veto_seconds)
-    causes = command.recommendation.causes or (command.recommendation.rule,)
-    fact = Standing(
-        kind=StandingKind.VETO,
-        name=opened.node,
-        since=beat.now,
-        until=until,
-        who="somebody",
-        why=f"Somebody uncordoned {opened.node} after {command.name} had cordoned it; left alone until {iso(until)}.",
-        command_id=command.id,
-        causes=causes,
-    )
-    desk.ledger.stand(fact, what=f"veto on {opened.node}", at=beat.now)
-    beat.vetoes = {**beat.vetoes, opened.node: fact}
+    for node in nodes:
+        fact = Standing(
+            kind=StandingKind.VETO,
+            name=node,
+            since=beat.now,
+            until=until,
+            who="somebody",
+            why=f"Somebody uncordoned {node} after {command.name} had cordoned it; left alone until {iso(until)}.",
+            command_id=command.id,
+            causes=command.recommendation.causes or (command.recommendation.rule,),
+        )
+        desk.ledger.stand(fact, what=f"veto on {node}", at=beat.now)
+        beat.vetoes = {**beat.vetoes, node: fact}
     desk.end(command, CommandState.UNDONE, opened.sentence, was=command, beat=beat)
 
 
