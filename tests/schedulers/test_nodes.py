@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.fakes.kube import FakeKube
 from tests.schedulers.hands import Desk, a_command, over
@@ -11,7 +12,7 @@ from tests.schedulers.hands import Desk, a_command, over
 from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerRefused
 from trimtab.model.command import CommandState, Seat, Verb, Write
 from trimtab.schedulers.face import mark_of_value, value_of
-from trimtab.schedulers.marks import read_holds
+from trimtab.schedulers.marks import Hold, read_holds
 from trimtab.schedulers.objects import Metadata, NodeObject, NodeSpec, Pod, Taint
 
 NODE = "/api/v1/nodes/gpu-07"
@@ -295,7 +296,29 @@ def test_a_pod_that_waits_is_let_onto_the_seat_once(kube: FakeKube, desk: Desk) 
     found = kube.see(POD)
     assert found is not None
     assert found["spec"]["tolerations"][1] == {**OURS, "operator": "Equal"}
-    assert found["metadata"]["annotations"] == {"trimtab/by": "trimtab:3fa9c1:R11"}
+    (hold,) = read_holds(found["metadata"]["annotations"], "trimtab")
+    assert (hold.mark, hold.what) == ("trimtab:3fa9c1:R11", ("toleration trimtab/seat=3fa9c1-R11",))
+
+
+def test_a_pods_signature_and_a_nomination_of_ours_are_given_back_and_nobody_elses(kube: FakeKube, desk: Desk) -> None:
+    pods = [a_pod(kube, name) for name in ("p", "q", "r")]
+    for pod in pods[:2]:
+        desk.nodes.nominate(a_command(), pod, "gpu-07")
+        desk.nodes.tolerate(a_command(), pod)
+    path = "/api/v1/namespaces/team/pods/{}"
+    kube.edit(path.format("q"), {"status": {"nominatedNodeName": "gpu-08"}}, by="kube-scheduler")
+    desk.nodes.tolerate(a_command(12), pods[2])
+    view = [msgspec.convert(kube.see(path.format(pod.metadata.name)), Pod) for pod in pods]
+    desk.nodes.give_back_pods(over(a_command()), view)
+    seen = {name: kube.see(path.format(name)) or {} for name in ("p", "q", "r")}
+    told = {name: one["status"].get("nominatedNodeName") for name, one in seen.items()}
+    assert told == {"p": None, "q": "gpu-08", "r": None}
+    signed = {name: [hold.mark for hold in holds_of(one)] for name, one in seen.items()}
+    assert signed == {"p": [], "q": [], "r": ["trimtab:3fa9c1:R12"]}
+
+
+def holds_of(one: dict[str, Any]) -> tuple[Hold, ...]:
+    return read_holds(one["metadata"].get("annotations") or {}, "trimtab")
 
 
 def test_a_pod_that_is_placed_or_another_one_of_the_name_is_left_alone(kube: FakeKube, desk: Desk) -> None:

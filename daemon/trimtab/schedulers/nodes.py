@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from msgspec.structs import replace as changed
 
@@ -17,7 +16,6 @@ from trimtab.schedulers.face import (
     SEAT,
     Face,
     face_of,
-    map_operations,
     mark_of_value,
     patch_between,
     taint_text,
@@ -27,11 +25,10 @@ from trimtab.schedulers.kubernetes import PatchKind, Resource
 from trimtab.schedulers.marks import CORDON, Hold, hold_of
 from trimtab.schedulers.objects import NodeObject, Pod
 from trimtab.schedulers.pen import Pen
+from trimtab.schedulers.pods_write import NO_SCHEDULE, Pods
 from trimtab.settings import KubernetesSettings
 
 NODES = Resource(group="", version="v1", plural="nodes", is_namespaced=False)
-PODS = Resource(group="", version="v1", plural="pods")
-NO_SCHEDULE = "NoSchedule"
 HOLD_HOURS = 1.0
 """A hold that does not last says this much as its expiry; its command's own limits are shorter."""
 TRIES = 3
@@ -164,84 +161,32 @@ class Nodes:
                 named.append(name)
         return tuple(dict.fromkeys(named))
 
+    # --- pods: as `Pods` says
+
+    @property
+    def pods(self) -> Pods:
+        """Writes on pods, with the same pen."""
+        return Pods(pen=self.pen, settings=self.settings)
+
     def tolerate(
         self, command: Command, pod: Pod, *, suffix: str = SEAT, value: str = "", effect: str = NO_SCHEDULE
     ) -> bool:
-        """Let one pod that is not placed yet pass our taint; False when it is gone, placed or lets itself pass already.
-
-        A toleration can be added to a pod and never taken away; its value dies with the command.
-        """
-        wanted = {
-            "key": f"{self.prefix}/{suffix}",
-            "operator": "Equal",
-            "value": value or value_of(command.mark),
-            "effect": effect,
-        }
-        path = PODS.path(pod.metadata.namespace, pod.metadata.name)
-        found = self._same(pod, path)
-        if found is None or (found.get("spec") or {}).get("nodeName"):
-            return False
-        tolerations = found["spec"].get("tolerations")
-        if any({**one, "operator": one.get("operator", "Equal")} == wanted for one in tolerations or ()):
-            return False
-        place = "/spec/tolerations/-" if tolerations else "/spec/tolerations"
-        key = f"{self.prefix}/by"
-        body: list[Any] = [
-            {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
-            {"op": "add", "path": place, "value": wanted if tolerations else [wanted]},
-            *map_operations(found["metadata"].get("annotations"), "/metadata/annotations", {key: command.mark}),
-        ]
-        what = f"tolerate {wanted['key']}={wanted['value']} by pod {pod.metadata.key}"
-        self.pen.patch(command, path, body, PatchKind.JSON, what=what)
-        return True
+        """Let one pod that is not placed yet pass our taint."""
+        return self.pods.tolerate(command, pod, suffix=suffix, value=value, effect=effect)
 
     def nominate(self, command: Command, pod: Pod, node: str) -> bool:
-        """Have the scheduler try this node first for a pod that waits; False when it is placed, gone or told already.
-
-        It reserves nothing and is dropped where it does not fit. Before the toleration, so that the pod's next try
-        sees both.
-        """
-        path = PODS.path(pod.metadata.namespace, pod.metadata.name)
-        found = self._same(pod, path)
-        told = ((found or {}).get("status") or {}).get("nominatedNodeName")
-        if found is None or found["spec"].get("nodeName") or told == node:
-            return False
-        body = {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node}}
-        what = f"nominate {node} for pod {pod.metadata.key}"
-        self.pen.patch(command, f"{path}/status", body, PatchKind.MERGE, what=what)
-        return True
+        """Have the scheduler try this node first for a pod that waits."""
+        return self.pods.nominate(command, pod, node)
 
     def evict(self, command: Command, pod: Pod) -> bool:
-        """Ask for a pod's eviction; False when it is gone or going already. A disruption budget's no is SchedulerBusy.
+        """Ask for a pod's eviction, with its uid compared first; a disruption budget's no is SchedulerBusy."""
+        return self.pods.evict(command, pod)
 
-        An eviction with a wrong uid is refused and still uses the budget up for two minutes: so the uid is compared
-        by a GET first, and by the dry run, which costs nothing.
-        """
-        path = PODS.path(pod.metadata.namespace, pod.metadata.name)
-        found = self._same(pod, path)
-        if found is None or found["metadata"].get("deletionTimestamp"):
-            return False
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.metadata.uid}},
-        }
-        try:
-            self.pen.post(command, f"{path}/eviction", body, what=f"evict pod {pod.metadata.key}")
-        except SchedulerGone:
-            return False
-        return True
+    def give_back_pods(self, command: Command, pods: Iterable[Pod]) -> None:
+        """Take this command's signatures and nominations off those of the pods that bear them."""
+        self.pods.give_back(command, pods)
 
     # --- one change of one node
-
-    def _same(self, pod: Pod, path: str) -> dict[str, Any] | None:
-        """The pod as it is now; None when it is gone or another one has its name."""
-        try:
-            found = self.pen.api.get(path)
-        except SchedulerGone:
-            return None
-        return found if found["metadata"].get("uid") == pod.metadata.uid else None
 
     def _reserve_on(self, command: Command, node: str, workload: str, kept: Sequence[Seat]) -> None:
         def edit(old: Face) -> Face:

@@ -21,7 +21,7 @@ from trimtab.schedulers.marks import hold_of
 from trimtab.schedulers.nodes import Nodes
 from trimtab.schedulers.objects import Pod
 from trimtab.schedulers.pen import Pen
-from trimtab.schedulers.plain_owners import BARE, JOB, JOBSET, KINDS, PODS, Owner, address_of, read_owner
+from trimtab.schedulers.plain_owners import BARE, JOB, JOBSET, KINDS, PODS, Owner, address_of, is_homeless, read_owner
 from trimtab.schedulers.plain_rules import arriving_seats, refusal_of, stops_whole
 from trimtab.schedulers.plain_stops import Stops
 from trimtab.schedulers.plain_ways import way_of
@@ -80,8 +80,7 @@ class Plain:
         errors: list[SchedulerError] = []
         for workload in self._workloads(command):
             _try(errors, partial(self._release_workload, command, workload))
-        for pod in self._signed_pods(command):
-            _try(errors, partial(self._stops.give_back_pod, command, pod))
+        _try(errors, partial(self._nodes.give_back_pods, command, self._view().pods.values()))
         for node in self._nodes.bearing(command, self._view().nodes):
             _try(errors, partial(self._nodes.give_back, command, node))
         _try(errors, partial(self._devices.give_back, command))
@@ -148,8 +147,10 @@ class Plain:
         if owner is None:
             return
         self._stops.give_back_whole(command, owner)
+        self._nodes.give_back_pods(command, owner.pods)
         for pod in owner.pods:
-            self._stops.give_back_pod(command, pod)
+            if is_homeless(pod):
+                self._nodes.pods.withdraw(command, pod)
 
     def _workloads(self, command: Command) -> Iterator[str]:
         """Workloads of ours that the command names, and Jobs and JobSets that bear its mark."""
@@ -160,9 +161,6 @@ class Plain:
                 if hold_of(item.metadata.annotations, self._settings.prefix, command.mark) is not None:
                     named.append(f"{item.metadata.namespace}/{kind.name}/{item.metadata.name}")
         return iter(dict.fromkeys(one for one in named if address_of(one).kind in KINDS))
-
-    def _signed_pods(self, command: Command) -> list[Pod]:
-        return [pod for pod in self._view().pods.values() if self._stops.is_leaver(command, pod)]
 
     def _moves(self, command: Command) -> list[Move]:
         moves = command.recommendation.moves

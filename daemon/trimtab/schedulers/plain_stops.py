@@ -15,14 +15,14 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from trimtab.errors import SchedulerGone, SchedulerRefused
+from trimtab.errors import SchedulerRefused
 from trimtab.model.command import Command, Move, Seat
 from trimtab.schedulers.face import SEAT, escaped, value_of
 from trimtab.schedulers.kubernetes import PatchKind
 from trimtab.schedulers.marks import SUSPEND, Hold, annotation, hold_of, hold_text, read_holds, with_hold, without_hold
 from trimtab.schedulers.nodes import Nodes
 from trimtab.schedulers.objects import Pod
-from trimtab.schedulers.plain_owners import JOB, PODS, Owner, ignores_disruption, is_homeless, is_serving, steering
+from trimtab.schedulers.plain_owners import JOB, Owner, ignores_disruption, is_homeless, is_serving, steering
 from trimtab.schedulers.plain_rules import QUEUE_NAME, leaving_seats, name_of
 
 MOVED = "moved"
@@ -127,9 +127,7 @@ class Stops:
         for pod in owner.pods:
             if (pod.metadata.name, pod.spec.node_name) not in planned or self.is_leaver(command, pod):
                 continue
-            hold = Hold(mark=command.mark, what=(LEAVES,), why=_why(command), at=self._now())
-            holds = with_hold(read_holds(pod.metadata.annotations, self.prefix), hold)
-            self._annotate(command, pod, hold_text(holds), what=f"mark pod {pod.metadata.key} as leaving")
+            self.nodes.pods.sign(command, pod, LEAVES, what=f"mark pod {pod.metadata.key} as leaving")
 
     def is_leaver(self, command: Command, pod: Pod) -> bool:
         """Whether this command takes the pod off."""
@@ -155,16 +153,6 @@ class Stops:
             raise SchedulerRefused(
                 f"{owner.address.text} has failed {failed} of {limit} times: one eviction more would end it for good."
             )
-
-    def give_back_pod(self, command: Command, pod: Pod) -> None:
-        """Take this command's signature off a pod that stays."""
-        if not self.is_leaver(command, pod) or pod.is_terminating:
-            return
-        rest = without_hold(read_holds(pod.metadata.annotations, self.prefix), command.mark)
-        try:
-            self._annotate(command, pod, hold_text(rest), what=f"release pod {pod.metadata.key}")
-        except SchedulerGone:
-            return
 
     # --- seats
 
@@ -194,11 +182,6 @@ class Stops:
 
     def _text(self, owner: Owner, hold: Hold) -> str:
         return hold_text(with_hold(read_holds(_annotations(owner), self.prefix), hold)) or ""
-
-    def _annotate(self, command: Command, pod: Pod, text: str | None, *, what: str) -> None:
-        metadata = {"uid": pod.metadata.uid, "annotations": {annotation(self.prefix): text}}
-        path = PODS.path(pod.metadata.namespace, pod.metadata.name)
-        self.nodes.pen.patch(command, path, {"metadata": metadata}, PatchKind.MERGE, what=what)
 
     def _now(self) -> datetime:
         return self.nodes.pen.clock.now()

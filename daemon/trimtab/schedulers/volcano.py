@@ -23,7 +23,17 @@ from trimtab.schedulers.nodes import Nodes
 from trimtab.schedulers.objects import Pod
 from trimtab.schedulers.pen import Pen
 from trimtab.schedulers.view import View
-from trimtab.schedulers.volcano_choice import JOB_KIND, Case, How, choose, leaving, why_never, why_not
+from trimtab.schedulers.volcano_choice import (
+    JOB_KIND,
+    LEFT,
+    Case,
+    How,
+    choose,
+    leaving,
+    left_nodes,
+    why_never,
+    why_not,
+)
 from trimtab.schedulers.volcano_commands import ABORT, RESTART, RESUME, Commands, shows
 from trimtab.schedulers.volcano_health import why_lease_old
 from trimtab.schedulers.volcano_jobs import (
@@ -50,8 +60,6 @@ from trimtab.settings import KubernetesSettings
 log = structlog.get_logger()
 
 ZERO = str(How.ZERO)
-LEFT = "left"
-"""Name of the taint that keeps a gang from coming back to a node that it leaves and that nobody cordons."""
 
 
 def seat_suffix(node: str) -> str:
@@ -99,9 +107,10 @@ class VolcanoScheduler:
                 self._nodes.reserve(command, write.workload, write.seats)
                 for node in dict.fromkeys(seat.node for seat in write.seats):
                     self._keep(command, node)
-        for node in self._left(command):
+        moves = self._moves(command.recommendation)
+        for node in left_nodes(command.recommendation, moves):
             self._nodes.taint(command, node, LEFT)
-        for move in self._moves(command.recommendation):
+        for move in moves:
             if not move.before:
                 self._steer(command, move, self._pods(move))
 
@@ -112,17 +121,6 @@ class VolcanoScheduler:
             if taint.key.startswith(start) and taint.value != value:
                 raise SchedulerBusy(f"{node} is kept by {taint.value} already; a pod can hold one seat on it.")
         self._nodes.taint(command, node, seat_suffix(node))
-
-    def _left(self, command: Command) -> list[str]:
-        """Nodes that pods leave for good and that nothing else of this command closes."""
-        writes = command.recommendation.writes
-        closed = {write.node for write in writes if write.verb is Verb.CORDON}
-        closed |= {seat.node for write in writes if write.verb is Verb.RESERVE for seat in write.seats}
-        left: dict[str, None] = {}
-        for move in self._moves(command.recommendation):
-            stays = {seat.node for seat in move.after}
-            left.update(dict.fromkeys(seat.node for seat in move.before if seat.node not in stays | closed))
-        return list(left)
 
     # --- submit
 
@@ -284,6 +282,10 @@ class VolcanoScheduler:
                 self._nodes.give_back(command, node)
             except SchedulerError as error:
                 troubles.append(error)
+        try:
+            self._nodes.give_back_pods(command, self._view().pods.values())
+        except SchedulerError as error:
+            troubles.append(error)
         _raise_worst(troubles)
 
     def _jobs_of(self, command: Command) -> Iterable[Ref]:
