@@ -151,9 +151,12 @@ def test_the_way_is_the_same_twice_and_names_path_time_and_lines() -> None:
     assert way == hall.adapter.way(recommendation, hall.snapshot())
     assert "scaled to zero and back, at no retry; placed anew after about 12 s" in way.sentence
     assert way.steps[0] == "kubectl cordon n01"
-    assert [line.split(" ")[1] for line in way.steps] == ["cordon"] + ["taint"] * 4 + ["patch", "wait"] + [
-        "patch"
-    ] * 5 + ["taint"] * 4
+    others = sorted(set(hall.nodes_of().values()) - {seat.node for seat in recommendation.moves[0].after} - {"n01"})
+    for node in others:
+        assert f"kubectl taint nodes {node} trimtab/left=:NoSchedule" in way.steps
+        assert f"kubectl taint nodes {node} trimtab/left-" in way.steps
+    verbs = [line.split(" ")[1] for line in way.steps if "trimtab/left" not in line]
+    assert verbs == ["cordon", *["taint"] * 4, "patch", "wait", *["patch"] * 5, *["taint"] * 4]
 
 
 def test_the_way_of_a_gang_with_a_policy_names_the_policy_and_the_retry() -> None:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from trimtab.model.command import Move
+from trimtab.model.command import Move, Recommendation, Verb
 from trimtab.schedulers.budgets import budgets_of, why_not_evict, why_not_stop
 from trimtab.schedulers.objects import Loose, Pod
 from trimtab.schedulers.view import View
@@ -37,6 +37,8 @@ from trimtab.schedulers.volcano_room import (
 )
 
 JOB_KIND = "vcjob"
+LEFT = "left"
+"""Name of the taint that keeps pods from coming back to a node that they leave and that nobody cordons."""
 SCHEDULER_SECONDS = 2.0
 """One cycle to see a node, one to place a pod."""
 BACK_OFF_SECONDS = 10.0
@@ -135,6 +137,18 @@ def leaving(move: Move, pods: Sequence[Pod]) -> tuple[Pod, ...]:
         elif pod.spec.node_name in {seat.node for seat in move.before}:
             found.append(pod)
     return tuple(found)
+
+
+def left_nodes(recommendation: Recommendation, moves: Sequence[Move]) -> list[str]:
+    """Nodes that pods of these moves leave for good and that nothing else of the advice closes."""
+    writes = recommendation.writes
+    closed = {write.node for write in writes if write.verb is Verb.CORDON}
+    closed |= {seat.node for write in writes if write.verb is Verb.RESERVE for seat in write.seats}
+    left: dict[str, None] = {}
+    for move in moves:
+        stays = {seat.node for seat in move.after}
+        left.update(dict.fromkeys(seat.node for seat in move.before if seat.node not in stays | closed))
+    return list(left)
 
 
 def choose(job: VolcanoJob | None, move: Move, pods: Sequence[Pod], *, resumes: bool = True) -> Choice:

@@ -12,7 +12,17 @@ from typing import Any
 
 from trimtab.model.cluster import ClusterSnapshot, Workload
 from trimtab.model.command import Move, Recommendation, Seat, Verb, Way
-from trimtab.schedulers.volcano_choice import BACK_OFF_SECONDS, SCHEDULER_SECONDS, Case, Choice, How, choose, leaving
+from trimtab.schedulers.volcano_choice import (
+    BACK_OFF_SECONDS,
+    LEFT,
+    SCHEDULER_SECONDS,
+    Case,
+    Choice,
+    How,
+    choose,
+    leaving,
+    left_nodes,
+)
 from trimtab.schedulers.volcano_jobs import VolcanoJob, pod_name
 
 BEAT_SECONDS = 5.0
@@ -34,6 +44,8 @@ def way_of(
         for write in recommendation.writes
         if write.verb is Verb.CORDON and write.node and cases
     ]
+    left = left_nodes(recommendation, [case.move for case in cases])
+    steps += [f"kubectl taint nodes {node} {prefix}/{LEFT}=:{NO_SCHEDULE}" for node in left]
     sentences, seconds = [], []
     against: list[str] = []
     for case in cases:
@@ -45,6 +57,12 @@ def way_of(
         sentences.append(f"{case.ref.name}: {choice.why_not or choice.reason}{_time_text(one, workload)}.")
         seconds.append(one)
         against += _against(case, choice, snapshot)
+    steps += [f"kubectl taint nodes {node} {prefix}/{LEFT}-" for node in left]
+    steps += [
+        f"kubectl uncordon {write.node}"
+        for write in recommendation.writes
+        if cases and (write.verb is Verb.UNCORDON or (write.verb is Verb.CORDON and not write.lasts))
+    ]
     return Way(
         steps=tuple(steps),
         sentence=" ".join(sentences),
