@@ -8,6 +8,7 @@ from typing import Any
 
 from trimtab.schedulers.kubernetes import Resource
 from trimtab.schedulers.objects import Loose
+from trimtab.schedulers.pods import quantity
 from trimtab.schedulers.view import View
 
 Json = Mapping[str, Any]
@@ -301,5 +302,5 @@ def _asked(template: Json, resource: str) -> int:
     for container in (template.get("spec") or {}).get("containers") or ():
         resources = container.get("resources") or {}
         asked = (resources.get("requests") or {}).get(resource) or (resources.get("limits") or {}).get(resource)
-        total += int(asked or 0)
+        total += int(quantity(asked or 0))
     return total

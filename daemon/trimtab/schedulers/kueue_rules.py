@@ -130,19 +130,21 @@ def elsewhere(case: Case) -> str | None:
 
 def queue_stopped(case: Case) -> str | None:
     """A person's Hold on the queue would keep out what we stop."""
+    is_ours = False
     for kind, key in ((CLUSTER_QUEUES, case.queue), (LOCAL_QUEUES, case.one.local_queue)):
         queue = case.scope.view.kind(kind).get(key)
         if queue is None:
             return f"queue {key or '(none)'} of {case.name} is not there"
-        policy = str(queue.spec.get("stopPolicy") or "None")
         marks = [hold.mark for hold in read_holds(queue.metadata.annotations, case.settings.prefix)]
-        if case.mark in marks:
+        if case.mark is not None and case.mark in marks:
+            is_ours = True  # and a LocalQueue follows its ClusterQueue
             continue
+        policy = str(queue.spec.get("stopPolicy") or "None")
         if policy in HELD:
             by = marks[0] if marks else "somebody"
             return f"queue {key} is on {policy} by {by}; {case.name} would not come back"
         active = queue.conditions.get("Active")
-        if active is not None and active.status == "False":
+        if active is not None and active.status == "False" and not is_ours:
             return f"queue {key} admits nothing ({active.reason}); {case.name} would not come back"
     return None
 
@@ -277,13 +279,17 @@ def too_slow(case: Case) -> str | None:
     return f"Kueue evicts {case.name} whole {said} without a pod, and one comes back in {SWAP_SECONDS:.0f} s at best"
 
 
-VICTIM: tuple[Rule, ...] = (
+RUNNING: tuple[Rule, ...] = (
     stopped,  # first: who stopped it decides
     elsewhere,
     not_admitted,
     evicting,
     recovering,
-    queue_stopped,  # it would not come back
+    queue_stopped,  # it would not come back, and no node is replaced
+)
+"""Asked of whatever runs; alone while it has no seats yet, and so nobody knows whether it moves whole."""
+VICTIM: tuple[Rule, ...] = (
+    *RUNNING,
     budget,
     strict_order,  # it would wait behind somebody
     served_before,  # somebody would take its quota
@@ -291,12 +297,7 @@ VICTIM: tuple[Rule, ...] = (
     holding_hurts,
 )
 REPLACED: tuple[Rule, ...] = (
-    stopped,
-    elsewhere,
-    not_admitted,
-    evicting,
-    recovering,
-    queue_stopped,  # a node is not replaced in a stopped queue
+    *RUNNING,
     not_declared,
     no_topology,
     several_nodes,
@@ -315,12 +316,19 @@ WAITING: tuple[Rule, ...] = (
 
 def first_no(case: Case) -> tuple[str, str] | None:
     """Name and sentence of the first reason against a move, or None."""
-    rules = WAITING if not case.move.before else REPLACED if case.move.replaced else VICTIM
-    for rule in rules:
+    for rule in _rules_for(case.move):
         why = rule(case)
         if why is not None:
             return f"kueue_{rule.__name__}", f"Not moved: {why}."
     return None
+
+
+def _rules_for(move: Move) -> tuple[Rule, ...]:
+    if not move.before:
+        return WAITING
+    if not move.after:
+        return RUNNING
+    return REPLACED if move.replaced else VICTIM
 
 
 def queues_to_hold(scope: Scope, own: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:

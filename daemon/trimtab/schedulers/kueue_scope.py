@@ -20,6 +20,7 @@ from trimtab.schedulers.kueue_objects import (
     flavors_of,
 )
 from trimtab.schedulers.objects import Loose
+from trimtab.schedulers.pods import quantity
 from trimtab.schedulers.view import View
 
 
@@ -120,7 +121,7 @@ class Scope:
         if found is None:
             return None
         quota = [
-            int(resource.get("nominalQuota") or 0)
+            int(quantity(resource.get("nominalQuota") or 0))
             for group in found.spec.get("resourceGroups") or ()
             for flavor in group.get("flavors") or ()
             for resource in flavor.get("resources") or ()
