@@ -24,8 +24,8 @@ ROOT = Path(trimtab.__file__).parents[1]
 def test_every_detector_is_in_the_catalogue_once():
     names = [detector.name for detector in catalogue(DetectSettings())]
     assert names == [
-        "device_fault", "gpus_missing", "node_silent", "blind", "clock_skew", "hung_job", "fragmentation",
-        "straggler", "hotspot", "idle_gpu",
+        "device_fault", "gpus_missing", "node_silent", "blind", "clock_skew", "contradiction", "hung_job",
+        "fragmentation", "straggler", "hotspot", "idle_gpu",
     ]  # fmt: skip
     assert {detector.name for detector in event_detectors()} < set(names)
 

@@ -293,6 +293,15 @@ def test_a_job_that_we_scaled_to_nothing_is_in_the_snapshot_though_it_has_no_pod
     assert (found.state, found.suspended_by) == (WorkloadState.SUSPENDED, MARK)
 
 
+def test_what_a_controller_copied_onto_its_own_objects_is_no_word_of_ours():
+    hold = Hold(mark=MARK, what=("move",))
+    owners = owned_by("Deployment", "serve", "apps/v1")
+    copy = {"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": a_metadata("serve-5f6", ownerReferences=owners)}
+    serve = {"kind": "Deployment", "apiVersion": "apps/v1", "metadata": a_metadata("serve"), "spec": {"replicas": 1}}
+    snapshot = a_cluster(node("n0"), held(serve, hold), held(copy, hold)).snapshot()
+    assert snapshot.held == (Held(mark=MARK, what="move on deployment team-a/serve"),)
+
+
 # --- pause
 
 

@@ -54,6 +54,7 @@ CLOSE_RULES: Mapping[str, CloseRule] = {
     "fragmentation": CloseRule(
         quiet_seconds=60.0, reason="it no longer waits for placement", needs_node=False, needs_snapshot=True
     ),
+    "contradiction": CloseRule(quiet_seconds=120.0, reason="the agent and the API agree again", needs_snapshot=True),
     "hung_job": CloseRule(quiet_seconds=60.0, reason="it moves again, or is over"),
     "idle_gpu": CloseRule(quiet_seconds=60.0, reason="used, or given back", needs_snapshot=True),
     "straggler": CloseRule(quiet_seconds=60.0, reason="no longer slow", needs_snapshot=True),

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from trimtab.detect.blind import Blind
 from trimtab.detect.clock_skew import ClockSkew
+from trimtab.detect.contradiction import Contradiction
 from trimtab.detect.device_fault import DeviceFault
 from trimtab.detect.fragmentation import Fragmentation
 from trimtab.detect.gpus_missing import GpusMissing
@@ -52,6 +53,7 @@ def catalogue(settings: DetectSettings, *, spares_kept: int = 0) -> tuple[Detect
         NodeSilent(settings),  # a node that says nothing
         Blind(),  # a node that reports and cannot read its GPUs
         ClockSkew(settings),  # a node whose moments are not believed
+        Contradiction(),  # an agent and the cluster's API that do not agree on who holds a GPU
         HungJob(after_seconds=settings.hung_after_seconds),  # a job that waits for itself
         Fragmentation(settings, spares_kept=spares_kept),  # free GPUs that nobody who waits can use
         Straggler(settings),  # a rank that holds its gang back

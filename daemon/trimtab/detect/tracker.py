@@ -21,7 +21,7 @@ FLAP_SECONDS = 600.0
 """What comes back this soon after it was closed is the same finding."""
 HOLD_SECONDS = 60.0
 """Better news, and other words for the same, wait this long before they are told."""
-OPEN_AFTER_SECONDS: Mapping[str, float] = {"node_silent": 15.0, "clock_skew": 15.0}
+OPEN_AFTER_SECONDS: Mapping[str, float] = {"node_silent": 15.0, "clock_skew": 15.0, "contradiction": 120.0}
 """Rules whose sign must stand this long: a moment is no news."""
 SETTLE_RULES = ("node_silent",)
 SETTLE_SECONDS = 45.0

@@ -209,6 +209,8 @@ class ClusterSnapshot:
     """Everything of ours that the cluster bears besides cordons, stopped workloads and reservations."""
     pause_reason: str | None = None
     """Why somebody paused us inside the cluster itself (the pause ConfigMap); None = not paused there."""
+    ended_pods: frozenset[str] = frozenset()
+    """Pods (`namespace/pod`) that are over and still listed: an agent may go on naming them as holders for a while."""
 
     @cached_property
     def node_by_name(self) -> Mapping[str, Node]:

@@ -12,7 +12,7 @@ from trimtab.schedulers.kueue_objects import WORKLOADS
 from trimtab.schedulers.marks import CORDON, SUSPEND, UNREADABLE, Hold, annotation, read_holds
 from trimtab.schedulers.nodes_read import NodeFacts, taint_text
 from trimtab.schedulers.objects import Loose, Pod
-from trimtab.schedulers.owners import VOLCANO_JOBS
+from trimtab.schedulers.owners import REPLICA_SETS, VOLCANO_JOBS
 from trimtab.schedulers.standing import is_stopped
 from trimtab.schedulers.volcano_policies import sizes_of
 from trimtab.schedulers.volcano_read import POD_GROUPS, phase_of
@@ -47,8 +47,8 @@ def signed_others(others: Mapping[str, Mapping[str, Loose]], prefix: str) -> Ite
 
 
 def _is_copy(plural: str, item: Loose) -> bool:
-    """Volcano copies a Job's annotations onto each PodGroup that it makes for it; the Job alone speaks."""
-    return plural == POD_GROUPS and item.metadata.owner is not None
+    """Volcano's Jobs and Deployments copy their annotations onto the PodGroups and ReplicaSets that they make."""
+    return plural in (POD_GROUPS, REPLICA_SETS) and item.metadata.owner is not None
 
 
 def _is_stopped(plural: str, item: Loose) -> bool:

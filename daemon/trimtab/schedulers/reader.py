@@ -156,6 +156,7 @@ class KubernetesReader:
             reservations=reservations,
             held=held_of(shown(signed, suspended), nodes.values(), self._settings.prefix),
             pause_reason=_pause_reason(objects, self._settings),
+            ended_pods=frozenset(key for key, one in pods.items() if one.pod.is_over and (one.need or one.claims)),
         )
 
     def _pod_facts(self, pods: Mapping[str, Pod]) -> Mapping[str, PodFacts]:
