@@ -15,6 +15,7 @@ from tests.store.values import Judged
 from trimtab.central import JUDGED_AGE_SECONDS_MAX, Central, Parts
 from trimtab.errors import StoreError
 from trimtab.issue.issuer import Issuer
+from trimtab.link import Link
 from trimtab.model.command import CommandState, Mode
 from trimtab.plan.planner import Planner
 from trimtab.settings import DaemonSettings, IssueSettings
@@ -70,7 +71,7 @@ class Bench:
                 detectors=(self.sees,),
                 planner=Planner(self.settings.plan),
                 issuer=issuer,
-                reader=self.scheduler,
+                link=Link(reader=self.scheduler),
                 box=BoardBox(),
             )
         )

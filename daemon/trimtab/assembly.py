@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,20 +18,21 @@ from trimtab.collect.scrape import ScrapePool
 from trimtab.detect.detector import catalogue
 from trimtab.detect.series import SERIES_METRICS
 from trimtab.errors import SettingsError, ShipError, TrimtabError
-from trimtab.issue import decisions
 from trimtab.issue.issuer import Issuer
+from trimtab.issue.verdicts import Verdicts
+from trimtab.link import link_of
 from trimtab.listener import Listener, split_listen
 from trimtab.loop import Beat
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Command, Move, Refusal
+from trimtab.model.command import AuditLine, Move, Refusal
+from trimtab.model.devices import NodeDevices
 from trimtab.model.reading import Delivery
 from trimtab.plan.planner import RULE_NAMES, Planner
-from trimtab.schedulers.simulated import SimulatedScheduler
 from trimtab.service import Service
 from trimtab.settings import DaemonSettings, SimulatedSettings, read_token
 from trimtab.ship.inbox import Inbox
 from trimtab.ship.receiver import IngestCounts, ingest_app
-from trimtab.ship.tokens import NodeTokens, tokens_path
+from trimtab.ship.tokens import Credentials, NodeTokens, Several, tokens_path
 from trimtab.show.api import people_app
 from trimtab.show.auth import Door, operator_token, write_client_file
 from trimtab.show.board import BoardBox
@@ -54,46 +54,6 @@ STALL_SECONDS_MIN = 60.0
 """A beat that has not ended for so long (or ten intervals) is no progress: the watchdog is no longer fed."""
 
 
-@dataclass(frozen=True)
-class _Decisions:
-    """A person's decisions, bound to this daemon's ledger, clock and settings."""
-
-    history: History
-    clock: Clock
-    settings: DaemonSettings
-
-    def approve(self, command_id: int, *, fingerprint: str, who: str) -> Command:
-        """Agree to exactly these writes."""
-        return decisions.approve(
-            self.history,
-            command_id,
-            fingerprint=fingerprint,
-            who=who,
-            now=self.clock.now(),
-            settings=self.settings.issue,
-        )
-
-    def reject(self, command_id: int, *, reason: str, who: str) -> Command:
-        """Say no."""
-        return decisions.reject(self.history, command_id, reason=reason, who=who, now=self.clock.now())
-
-    def snooze(self, command_id: int, *, seconds: float, who: str) -> Command:
-        """Ask again later."""
-        return decisions.snooze(self.history, command_id, seconds=seconds, who=who, now=self.clock.now())
-
-    def undo(self, command_id: int, *, reason: str, who: str) -> Command:
-        """Give back what the command did."""
-        return decisions.undo(self.history, command_id, reason=reason, who=who, now=self.clock.now())
-
-    def pause(self, *, reason: str, who: str) -> None:
-        """Start nothing new."""
-        decisions.pause(self.history, reason=reason, who=who, now=self.clock.now())
-
-    def resume(self, *, who: str) -> None:
-        """Go on."""
-        decisions.resume(self.history, who=who, now=self.clock.now())
-
-
 class Daemon:
     """The running daemon. Everything is opened in the constructor, so that what is wrong is said before it starts."""
 
@@ -111,6 +71,7 @@ class Daemon:
         self._inbox = Inbox(settings.ingest.inbox_reports_max)
         self._ingest_counts = IngestCounts()
         self._box = BoardBox()
+        self._link = link_of(settings, clock=self.clock, audit=self._audit, devices=self._devices)
         self._work = self._parts()
         self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
@@ -125,6 +86,7 @@ class Daemon:
     def run(self) -> None:
         """Run until SIGTERM or SIGINT. A beat that dies ends the process, and systemd starts it again."""
         self._service.catch_signals()
+        self._link.start()
         for part in (self._people, self._ingest, self._slow, *self._beats):
             part.start()
         self._say_where()
@@ -153,6 +115,7 @@ class Daemon:
         self._ingest.stop()
         for beat in self._beats:
             beat.stop()
+        self._link.stop()
         self._people.stop()
         self._slow.shutdown(wait=False)
         self._scrapes.close()
@@ -180,10 +143,15 @@ class Daemon:
 
     # --- parts
 
+    def _audit(self, line: AuditLine) -> None:
+        self._history.audit([line])
+
+    def _devices(self) -> Mapping[str, NodeDevices]:
+        return self.central.devices()
+
     def _parts(self) -> Parts:
         settings = self.settings
-        simulated = SimulatedScheduler(settings.simulated.url) if settings.simulated is not None else None
-        schedulers = {simulated.name: simulated} if simulated is not None else {}
+        schedulers = self._link.schedulers
         detectors = catalogue(settings.detect, spares_kept=settings.plan.spares_kept)
         span_seconds = max(detector.span_seconds for detector in detectors)
 
@@ -205,8 +173,15 @@ class Daemon:
             history=self._history,
             detectors=detectors,
             planner=Planner(settings.plan, adapter_rule=adapter_rule),
-            issuer=Issuer(ledger=self._history, schedulers=schedulers, settings=settings.issue, clock=self.clock),
-            reader=simulated,
+            issuer=Issuer(
+                ledger=self._history,
+                schedulers=schedulers,
+                settings=settings.issue,
+                clock=self.clock,
+                asker=self._link.asker,
+                notify=self._link.notify,
+            ),
+            link=self._link,
             box=self._box,
         )
 
@@ -221,6 +196,8 @@ class Daemon:
             beat("judge", central.judge, settings.detect.interval_seconds),
             beat("rebalance", central.rebalance, settings.plan.interval_seconds),
         ]
+        if self._link.lease is not None and settings.kubernetes is not None:
+            beats.append(beat("lease", self._link.lease.tick, settings.kubernetes.lease_retry_seconds))
         if settings.scrape.targets:
             beats.append(beat("scrape", self._scrape, settings.scrape.interval_seconds))
         return tuple(beats)
@@ -248,7 +225,7 @@ class Daemon:
         app = people_app(
             settings=self.settings,
             box=self._box,
-            decisions=_Decisions(self._history, self.clock, self.settings),
+            decisions=Verdicts(ledger=self._history, clock=self.clock, settings=self.settings),
             memory=self._history,
             door=door,
             clock=self.clock,
@@ -269,7 +246,7 @@ class Daemon:
         ingest = self.settings.ingest
         app = ingest_app(
             inbox=self._inbox,
-            tokens=NodeTokens(tokens_path(self.settings)),
+            tokens=self._credentials(),
             settings=ingest,
             clock=self.clock,
             cluster=self.settings.cluster,
@@ -283,6 +260,10 @@ class Daemon:
             key_file=ingest.key_file,
             allow_plaintext=ingest.allow_plaintext,
         )
+
+    def _credentials(self) -> Credentials:
+        tokens = NodeTokens(tokens_path(self.settings))
+        return Several(tokens, self._link.reviews) if self._link.reviews is not None else tokens
 
     def _slow_work(self) -> BackgroundScheduler:
         """Minute-and-slower work: so far the journal's retention."""

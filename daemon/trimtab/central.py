@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -17,17 +17,18 @@ from trimtab.detect.tracker import FLAP_SECONDS, SETTLE_SECONDS, Changes, Tracke
 from trimtab.errors import SchedulerError, StoreError
 from trimtab.issue.issuer import Advance, Issuer
 from trimtab.issue.outcome import record_text
+from trimtab.link import Link
 from trimtab.loop import Beat
 from trimtab.model.advice import FindingState, OpenFinding, Subject
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Budget, CommandState, Outcome, Plan, Recommendation, Refusal
+from trimtab.model.devices import NodeDevices, devices_of
 from trimtab.model.reading import Delivery
 from trimtab.model.window import Window
 from trimtab.plan.budget import budget_of
 from trimtab.plan.planner import Planner
 from trimtab.plan.restore import TakenOut
 from trimtab.runner import Tally, run_all
-from trimtab.schedulers.scheduler import ClusterReader
 from trimtab.settings import DaemonSettings
 from trimtab.ship.inbox import Inbox
 from trimtab.show.board import BoardBox, build_board
@@ -67,7 +68,7 @@ class Parts:
     detectors: tuple[Detector, ...]
     planner: Planner
     issuer: Issuer
-    reader: ClusterReader | None
+    link: Link
     box: BoardBox
     tally: Tally = field(default_factory=Tally)
 
@@ -84,7 +85,7 @@ class Central:
         self.beats: tuple[Beat, ...] = ()
         """What runs the beats, for their last sentences; given by whoever made them."""
         self._publishing = threading.Lock()
-        self._doubt = NO_SCHEDULER if parts.reader is None else "The scheduler has not been read yet"
+        self._doubt = NO_SCHEDULER if parts.link.reader is None else "The scheduler has not been read yet"
         self._advance = Advance(commands=(), refusals=(), sentence="")
         self._plan: Plan | None = None
         self._judged_at: dict[str, datetime] = {}
@@ -153,10 +154,10 @@ class Central:
     def rebalance(self) -> str:
         """What would be better, and one step of what was agreed. No whole snapshot, no move."""
         parts = self._parts
-        if parts.reader is None:
+        if parts.link.reader is None:
             return NO_SCHEDULER
         try:
-            snapshot = parts.reader.snapshot()
+            snapshot = parts.link.reader.snapshot()
         except SchedulerError as error:
             self.counts.scheduler_failures_total += 1
             self._doubt = str(error)
@@ -168,14 +169,16 @@ class Central:
         plan = self._why_not_judged(snapshot, now) or parts.planner.propose(
             snapshot, findings, budget, self._standing(), self._taken_out(snapshot)
         )
+        attended = parts.link.attend() if parts.link.attend is not None else ""
         was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget, findings)
+        self._tell(was)
         self._plan = self._advance.plan or plan
         is_news = (was.commands, was.pause) != (self._advance.commands, self._advance.pause)
         if is_news or self._parts.box.latest() is None:
             # A board costs a second at 100,000 GPUs: without news it waits for the next judgement.
             self._remember_outcomes()
             self._publish(now)
-        return f"{plan.sentence}; {self._advance.sentence}"
+        return "; ".join(said for said in (plan.sentence, attended, self._advance.sentence) if said)
 
     # --- what the beats share
 
@@ -218,6 +221,21 @@ class Central:
     def _standing(self) -> Sequence[Recommendation]:
         live = self._parts.history.commands(live_only=True)
         return [one.recommendation for one in live if one.state in (CommandState.PROPOSED, CommandState.APPROVED)]
+
+    def _tell(self, was: Advance) -> None:
+        """Say on the cluster's own objects what has changed of a command; what stood at a start is no news."""
+        tell = self._parts.link.tell
+        if tell is None or not was.sentence:
+            return
+        states = {command.id: command.state for command in was.commands}
+        for command in self._advance.commands:
+            if states.get(command.id) is not command.state:
+                tell(command, states.get(command.id))
+
+    def devices(self) -> Mapping[str, NodeDevices]:
+        """What the agents say now of who holds which GPU, by node."""
+        window = self.window
+        return devices_of(window) if window is not None else {}
 
     def _taken_out(self, snapshot: ClusterSnapshot) -> list[TakenOut]:
         """Nodes that commands of ours keep cordoned, with the findings that those rested on."""

@@ -94,8 +94,15 @@ class Events:
             for about in list(self._about(command))[:ABOUT_MAX]:
                 self._tell(about, command, note)
 
-    def _tell(self, about: Regarding, command: Command, note: str) -> None:
-        reason = f"Command{command.state.value.capitalize()}"
+    def notify(self, command: Command, workload: str, sentence: str) -> None:
+        """Tell the owner of a workload that it is about to be moved; never raises for what the cluster answers."""
+        about = _workload(self._view(), workload)
+        if about is not None:
+            with self._lock:
+                self._tell(about, command, _bounded(sentence, NOTE_BYTES_MAX), reason="MoveAhead")
+
+    def _tell(self, about: Regarding, command: Command, note: str, *, reason: str = "") -> None:
+        reason = reason or f"Command{command.state.value.capitalize()}"
         key = (about.uid or f"{about.kind}/{about.namespace}/{about.name}", reason, note)
         if not self._may():
             self._counts["left_out"] += 1

@@ -1,0 +1,133 @@
+"""The cluster that a daemon is tied to: who reads it, who writes to it, and what must be kept up meanwhile."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from trimtab.clock import Clock
+from trimtab.issue.asking import HttpAsker
+from trimtab.model.command import AuditLine, Command, CommandState
+from trimtab.model.devices import NodeDevices
+from trimtab.schedulers.connect import connect
+from trimtab.schedulers.events import Events
+from trimtab.schedulers.kubernetes import Api
+from trimtab.schedulers.kueue import KueueScheduler
+from trimtab.schedulers.kueue_check import KueueCheck
+from trimtab.schedulers.lease import FencedApi, Lease
+from trimtab.schedulers.mirror import Mirror
+from trimtab.schedulers.pen import Pen
+from trimtab.schedulers.plain import Plain
+from trimtab.schedulers.reader import KubernetesReader
+from trimtab.schedulers.reviews import TokenReviews
+from trimtab.schedulers.scheduler import ClusterReader, Scheduler
+from trimtab.schedulers.simulated import SimulatedScheduler
+from trimtab.schedulers.volcano import VolcanoScheduler
+from trimtab.settings import DaemonSettings, KubernetesSettings, read_token
+
+ASK_TOKEN_ENVIRONMENT = "TRIMTAB_ASK_TOKEN"
+
+
+def _nothing() -> None:
+    """Nothing to start or to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """What assembly needs of a cluster; without one everything here is empty."""
+
+    reader: ClusterReader | None = None
+    schedulers: Mapping[str, Scheduler] = field(default_factory=dict)
+    """By the controller whose workloads they move. The first also does what concerns nodes alone."""
+    asker: HttpAsker | None = None
+    notify: Callable[[Command, str, str], None] | None = None
+    tell: Callable[[Command, CommandState | None], None] | None = None
+    """Says a change of a command on the cluster's own objects."""
+    attend: Callable[[], str] | None = None
+    """What is answered each beat, after the snapshot and before commands go on."""
+    reviews: TokenReviews | None = None
+    """Whose token a DaemonSet's agent shows."""
+    lease: Lease | None = None
+    start: Callable[[], None] = _nothing
+    stop: Callable[[], None] = _nothing
+
+
+def link_of(
+    settings: DaemonSettings,
+    *,
+    clock: Clock,
+    audit: Callable[[AuditLine], None],
+    devices: Callable[[], Mapping[str, NodeDevices]],
+) -> Link:
+    """The link that the settings describe. Raises SettingsError; nothing is sent yet."""
+    if settings.simulated is not None:
+        simulated = SimulatedScheduler(settings.simulated.url)
+        return Link(reader=simulated, schedulers={simulated.name: simulated})
+    if settings.kubernetes is None:
+        return Link()
+    return _kubernetes(settings.kubernetes, cluster=settings.cluster, clock=clock, audit=audit, devices=devices)
+
+
+def _kubernetes(
+    settings: KubernetesSettings,
+    *,
+    cluster: str,
+    clock: Clock,
+    audit: Callable[[AuditLine], None],
+    devices: Callable[[], Mapping[str, NodeDevices]],
+) -> Link:
+    api = connect(settings)
+    mirror = Mirror(connect(settings), settings, clock)
+    reader = KubernetesReader(mirror, api=api, settings=settings, cluster=cluster, clock=clock, devices=devices)
+    # A name that no other start has: a daemon that was killed must not take its successor's lease for its own.
+    lease = Lease(api, settings, identity=f"{socket.gethostname()}-{secrets.token_hex(4)}", clock=clock)
+    pen = Pen(
+        api=FencedApi(api, lease),
+        clock=clock,
+        audit=lease.noting(audit),
+        why_not=lease.why_not,
+        prefix=settings.prefix,
+    )
+
+    adapters: tuple[Scheduler, ...] = (
+        Plain(pen, lambda: reader.view, settings, clock),
+        KueueScheduler(pen, lambda: reader.view, settings, clock),
+        VolcanoScheduler(pen, lambda: reader.view, settings, clock),
+    )
+    events = Events(api, lambda: reader.view, clock, prefix=settings.prefix, instance=lease.identity)
+    check = KueueCheck(pen=pen, view=lambda: reader.view, settings=settings, clock=clock)
+
+    def attend() -> str:
+        return check.step() if settings.admission_check and lease.why_not() is None else ""
+
+    def stop() -> None:
+        lease.release()
+        mirror.stop()
+        api.close()
+
+    return Link(
+        reader=reader,
+        schedulers={one.name: one for one in adapters},
+        asker=_asker(settings, clock),
+        notify=events.notify,
+        tell=events.tell,
+        attend=attend,
+        reviews=_reviews(settings, api, clock),
+        lease=lease,
+        start=mirror.start,
+        stop=stop,
+    )
+
+
+def _asker(settings: KubernetesSettings, clock: Clock) -> HttpAsker:
+    return HttpAsker(settings, clock, token=read_token(settings.ask_token_file, environment_name=ASK_TOKEN_ENVIRONMENT))
+
+
+def _reviews(settings: KubernetesSettings, api: Api, clock: Clock) -> TokenReviews | None:
+    if not settings.agent_service_account:
+        return None
+    return TokenReviews(
+        api=api, clock=clock, service_account=settings.agent_service_account, audience=settings.token_audience
+    )
