@@ -100,7 +100,7 @@ class Driver:
 
     def left(self) -> dict[str, list[str]]:
         """What bears our mark: object -> what."""
-        kinds = ("nodes", "pods", "jobs.batch", "deployments.apps", "statefulsets.apps")
+        kinds = ("nodes", "pods", "jobs.batch", "deployments.apps", "statefulsets.apps", "jobsets.jobset.x-k8s.io")
         found: dict[str, list[str]] = {}
         for kind in kinds:
             for one in self.hall.kube.all(kind):

@@ -131,6 +131,16 @@ def test_return_to_service_takes_every_lasting_cordon_of_ours_off(kube: FakeKube
     assert (is_closed(kube), holds(kube)) == (False, {})
 
 
+def test_a_named_cordon_is_lifted_and_another_commands_keeps_the_node_closed(kube: FakeKube, desk: Desk) -> None:
+    first, second = a_command(5), a_command(6)
+    for command in (first, second):
+        desk.nodes.cordon(command, "gpu-07", lasts=True)
+    desk.nodes.open(a_command(12), "gpu-07", lifts=first.mark)
+    assert (is_closed(kube), holds(kube)) == (True, {second.mark: ("cordon",)})
+    desk.nodes.open(a_command(12), "gpu-07", lifts=second.mark)
+    assert (is_closed(kube), holds(kube)) == (False, {})
+
+
 def test_return_to_service_waits_for_a_command_at_work_and_spares_a_persons_cordon(kube: FakeKube, desk: Desk) -> None:
     command = a_command(5)
     desk.nodes.cordon(command, "gpu-07")

@@ -10,7 +10,7 @@ from tests.schedulers.plain_driver import Driver, Killed, a_drain, a_move
 from tests.schedulers.plain_hall import NAMESPACE, PlainHall
 
 from trimtab.errors import SchedulerError, SchedulerRefused
-from trimtab.model.command import Command, CommandState
+from trimtab.model.command import Command, CommandState, Move, MoveKind, Seat
 
 
 @pytest.fixture
@@ -197,3 +197,42 @@ def test_a_write_without_rights_is_an_error_that_names_it(hall: PlainHall) -> No
     with pytest.raises(SchedulerError, match="cannot patch"):
         driver.plain.hold(command)
     assert hall.kube.writes == []
+
+
+def test_a_jobset_stops_and_starts_whole(hall: PlainHall) -> None:
+    """Its own controller carries the suspension to its Jobs; we write and read the JobSet."""
+    path = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets/big"
+    metadata = {"name": "big", "namespace": NAMESPACE}
+    hall.kube.add({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": {}})
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "big-w-0", "uid": "u", "controller": True}
+    labels = {"jobset.sigs.k8s.io/jobset-name": "big"}
+    pod = {"name": "big-w-0-0", "namespace": NAMESPACE, "labels": labels, "ownerReferences": [owner]}
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}
+    hall.kube.add({"apiVersion": "v1", "kind": "Pod", "metadata": pod, "spec": spec, "status": {"phase": "Running"}})
+    driver = Driver(hall)
+    command = a_drain(a_move(hall, "jobset", "big", {"n1": "n3"}), cordons=["n1"])
+    driver.hold(command)
+    for _ in range(2):
+        driver.plain.submit(command)
+    assert hall.kube.see(path)["spec"]["suspend"] is True  # type: ignore[index]
+    hall.kube.remove(f"/api/v1/namespaces/{NAMESPACE}/pods/big-w-0-0")
+    for _ in range(2):
+        driver.plain.submit(command)
+    assert hall.kube.see(path)["spec"]["suspend"] is False  # type: ignore[index]
+    driver.release(over(command, CommandState.SETTLED))
+    assert driver.left() == {"nodes n1": ["cordon"]}
+
+
+def test_a_pod_of_its_own_that_waits_is_let_onto_the_room_made_for_it(hall: PlainHall) -> None:
+    hall.add_small_pod("lone", gpus=8)
+    seat = Seat(pod="lone", node="n2", gpus=8)
+    move = Move(kind=MoveKind.CONSOLIDATE, workload=f"{NAMESPACE}/pod/lone", controller="kubernetes", after=(seat,))
+    driver = Driver(hall)
+    command = a_drain(move)
+    driver.hold(command)
+    hall.step()
+    pod = hall.kube.see(f"/api/v1/namespaces/{NAMESPACE}/pods/lone")
+    assert pod is not None
+    assert pod["spec"]["nodeName"] == "n2"
+    driver.release(over(command, CommandState.SETTLED))
+    assert driver.left() == {}

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 from tests.schedulers.plain_driver import Driver, a_drain, a_move
 from tests.schedulers.plain_hall import NAMESPACE, PlainHall
-from tests.schedulers.views import snapshot_of
+from tests.schedulers.views import snapshot_of, view_of
 
 from trimtab.model.command import Move, MoveKind, Seat
+from trimtab.schedulers.budgets import BUDGETS, selector_text, selects, why_not_evict, why_not_stop
+from trimtab.schedulers.objects import Loose, Metadata, Pod
+from trimtab.schedulers.plain_rules import refusal_of
+from trimtab.schedulers.view import View
 
 
 @pytest.fixture
@@ -153,3 +157,95 @@ def test_the_way_of_a_set_says_what_is_not_promised(hall: PlainHall) -> None:
     assert "comes back under its name once the old one is gone" in way.sentence
     assert any("keeps no seat for a pod that it makes anew" in line for line in way.against)
     assert any("/api/v1/namespaces/team/pods/db-0/eviction" in step for step in way.steps)
+
+
+def test_what_kueue_admits_and_what_a_person_suspended_is_left_alone(hall: PlainHall) -> None:
+    hall.add("job", "train", pods=1, gpus=8, on=["n1"])
+    path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/train"
+    move = a_move(hall, "job", "train", {"n1": "n3"})
+    hall.kube.edit(path, {"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "research"}}})
+    assert refusal(hall, move)[0] == "queued_by_kueue"
+    hall.kube.edit(path, {"metadata": {"labels": None}, "spec": {"suspend": True}})
+    assert refusal(hall, move) == ("suspended", "Not moved: somebody suspended train.")
+
+
+def test_a_static_pod_is_its_kubelets(hall: PlainHall) -> None:
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": True}
+    metadata = {"name": "etcd-n1", "namespace": NAMESPACE, "ownerReferences": [owner]}
+    spec = {"nodeName": "n1", "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    hall.kube.add(
+        {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+    )
+    seat = Seat(pod="etcd-n1", node="n1", gpus=1)
+    move = Move(
+        kind=MoveKind.DRAIN,
+        workload=f"{NAMESPACE}/pod/etcd-n1",
+        controller="kubernetes",
+        before=(seat,),
+        after=(replace(seat, node="n2"),),
+    )
+    assert refusal(hall, move) == (
+        "static_pod",
+        "Not moved: etcd-n1 is a static pod of node n1: its kubelet would start it again there.",
+    )
+
+
+def test_a_seat_beside_a_gang_that_kueue_placed_by_topology_is_refused(hall: PlainHall) -> None:
+    """Our taint there would make it evict that gang at its next lost pod."""
+    hall.add("job", "train", pods=1, gpus=4, on=["n1"])
+    hall.add("job", "gang", pods=1, gpus=4, on=["n3"])
+    snapshot = snapshot_of(hall.kube, gang={"controller": "kueue"})
+    assigned = {"admission": {"podSetAssignments": [{"topologyAssignment": {"levels": []}}]}}
+    view = view_of(hall.kube)
+    move = a_move(hall, "job", "train", {"n1": "n3"})
+    placed = replace(view, kueue_of={f"{NAMESPACE}/job/gang": Loose(status=assigned)})
+    found = refusal_of(move, snapshot, placed)
+    assert found is not None
+    assert found.rule == "neighbour_by_topology"
+    flat = replace(view, kueue_of={f"{NAMESPACE}/job/gang": Loose(status={"admission": {"podSetAssignments": [{}]}})})
+    assert refusal_of(move, snapshot, flat) is None
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "expected"),
+    [
+        (None, {"a": "1"}, False),
+        ({}, {}, True),
+        ({"matchLabels": {"a": "1"}}, {"a": "1", "b": "2"}, True),
+        ({"matchLabels": {"a": "1"}}, {"a": "2"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1", "2"]}]}, {"a": "2"}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}, {}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {"a": "1"}, False),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {"a": "1"}, True),
+        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {"a": "1"}, False),
+    ],
+)
+def test_label_selectors_take_what_kubernetes_takes(selector: Any, labels: dict[str, str], *, expected: bool) -> None:
+    assert selects(selector, labels) is expected
+
+
+def test_a_selector_is_written_as_a_lists_query() -> None:
+    expressions = [
+        {"key": "a", "operator": "In", "values": ["1", "2"]},
+        {"key": "b", "operator": "NotIn", "values": ["3"]},
+        {"key": "c", "operator": "Exists"},
+        {"key": "d", "operator": "DoesNotExist"},
+    ]
+    text = selector_text({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
+    assert text == "app=web,a in (1,2),b notin (3),c,!d"
+
+
+def test_budgets_that_cannot_work_are_named() -> None:
+    pod = Pod(metadata=Metadata(name="p", namespace=NAMESPACE, labels={"app": "web"}))
+    spec = {"selector": {"matchLabels": {"app": "web"}}}
+    budgets = {
+        f"{NAMESPACE}/{name}": Loose(metadata=Metadata(name=name, namespace=NAMESPACE), spec=spec)
+        for name in ("a", "b")
+    }
+    two = why_not_evict([pod], View(others={BUDGETS: budgets}))
+    assert two == "2 disruption budgets (a, b) cover p: no eviction works"
+    failed = {"type": "DisruptionAllowed", "status": "False", "reason": "SyncFailed", "message": "no scale subresource"}
+    dead = Loose(metadata=Metadata(name="a", namespace=NAMESPACE), spec=spec, status={"conditions": [failed]})
+    one = why_not_stop([pod], View(others={BUDGETS: {f"{NAMESPACE}/a": dead}}))
+    assert one == "the disruption budget a does not work (no scale subresource) and so allows nothing"
