@@ -61,10 +61,57 @@ def test_story_c_room_is_made_for_the_one_who_waits(hall: Hall, space: Space) ->
     assert hall.only().state is CommandState.SETTLED
 
 
-def _fill(space: Space, nodes: list[str]) -> None:
+@pytest.fixture
+def checked(plane: Plane, space: Space) -> Iterator[Hall]:
+    """A hall whose queues `seats` (topology) and `loose` (none) ask for our AdmissionCheck."""
+    name = f"{space.namespace}-check"
+    space.add("admissionchecks", objects.admission_check(name, controller="trimtab/seats"))
+    for local, flavor in (("seats", "tas"), ("loose", "flat")):
+        queue = f"{space.namespace}-{local}"
+        space.add("clusterqueues", objects.cluster_queue(queue, flavors=[f"{space.namespace}-{flavor}"], checks=[name]))
+        space.add("localqueues", objects.local_queue(local, space.namespace, cluster_queue=queue))
+    made = Hall(plane, space, admission_check=name)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("queue", ["seats", "loose"])
+def test_with_our_check_a_gang_lands_on_the_seats_of_the_plan(checked: Hall, space: Space, queue: str) -> None:
+    space.add_racks(2, 4)
+    topology = IN_A_RACK if queue == "seats" else None
+    space.gang("train", queue=queue, pods=2, topology=topology)
+    checked.beat_until(lambda: len(space.seats("train")) == 2, "let in and running")
+    bad = space.seats("train")[0]
+    checked.bad(bad)
+    checked.beat_until(checked.has_settled, "moved")
+    planned = sorted(seat.node for seat in checked.only().recommendation.moves[0].after)
+    assert space.wait_running("train", 2) == planned
+    job = space.workload("train")["metadata"]["name"]
+    assert f"(workloads {job}: podSetUpdates label trimtab/seat" in str(checked.left())
+    assert [one for one in checked.left() if not one.startswith("(")] == []
+    print(f"\n{queue}: {checked.seconds_of(checked.only()):.1f} s from approval")
+    space.client.delete("jobs", "train", space.namespace, propagation="Background")
+    checked.beat_until(lambda: checked.left() == [f"(nodes {bad}: cordon)"], "seats swept when the job is gone")
+
+
+def test_story_c_with_our_check_everybody_lands_where_planned(checked: Hall, space: Space) -> None:
+    nodes = space.add_racks(1, 6)
+    _fill(space, nodes, queue="seats", hall=checked)
+    space.gang("big", pods=1, gpus=8, queue="seats")
+    checked.beat_until(checked.has_settled, "room made", deadline_seconds=120)
+    space.wait_running("big", 1)
+    outcome = checked.ledger.results[checked.only().id]
+    assert outcome.seats_hit == outcome.seats_planned == 3
+    print(f"\nstory c, exact: {outcome.sentence}")
+
+
+def _fill(space: Space, nodes: list[str], *, queue: str = "tas", hall: Hall | None = None) -> None:
     """A job of one GPU and one of two on every node, five left on each."""
     for index, node in enumerate(nodes):
         space.cordon(*(other for other in nodes if other != node))
-        space.run_gang(f"v{index}a", pods=1, gpus=1)
-        space.run_gang(f"v{index}b", pods=1, gpus=2)
+        for name, gpus in ((f"v{index}a", 1), (f"v{index}b", 2)):
+            space.gang(name, pods=1, gpus=gpus, queue=queue)
+            if hall is not None:
+                hall.beat_until(lambda name=name: space.seats(name), f"{name} let in")
+            space.wait_running(name, 1)
         space.uncordon(*nodes)
