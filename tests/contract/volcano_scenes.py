@@ -296,8 +296,8 @@ SCENES = (
     # the third replacement lives for 30 ms, when the controller has not yet heard that the PodGroup is gone
     Scene("d-retry-exhaustion", gang(policies=policy("PodEvicted")), _d, but=("Pod j-worker-1",)),
     Scene("d3-maxretry1", gang(policies=policy("PodEvicted"), maxRetry=1), _d3),
-    Scene("e-elastic", _e_before, _e),
-    Scene("e2-scale-to-zero-and-back", gang(maxRetry=1), _e2),
+    Scene("e-elastic", _e_before, _e, passing=("Inqueue",)),
+    Scene("e2-scale-to-zero-and-back", gang(maxRetry=1), _e2, passing=("Inqueue",)),
     Scene(
         "e3-scale-to-zero-webhook",
         gang(policies=policy("PodEvicted"), maxRetry=1, per_task=4),
@@ -310,6 +310,8 @@ SCENES = (
         _e4,
         has_webhooks=True,
     ),
-    Scene("e5-scale-to-zero-nopolicy-webhook", gang(maxRetry=1, per_task=4), _e5, has_webhooks=True),
+    Scene(
+        "e5-scale-to-zero-nopolicy-webhook", gang(maxRetry=1, per_task=4), _e5, passing=("Inqueue",), has_webhooks=True
+    ),
     Scene("e6-lower-minavailable-first", gang(policies=policy("Unknown"), per_task=4), _e6, has_webhooks=True),
 )

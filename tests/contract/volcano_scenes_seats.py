@@ -217,7 +217,7 @@ SCENES = (
         _h13,
         rack_place,
         but=("Job wait",),
-        passing=("minMember 0",),
+        passing=("minMember 0", "Inqueue"),
         has_webhooks=True,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 
 import requests
@@ -23,6 +24,19 @@ class HttpApi:
         self._client = client
         self._watchers: dict[str, _Watcher] = {}
         self._lock = threading.Lock()
+        self._told = threading.Condition()
+        self._count = 0
+
+    def wait_for_change(self, seen: int, seconds: float) -> int:
+        """Until something changed since `seen` was given, or so long; what to give the next time."""
+        with self._told:
+            self._told.wait_for(lambda: self._count != seen, seconds)
+            return self._count
+
+    def _tell(self) -> None:
+        with self._told:
+            self._count += 1
+            self._told.notify_all()
 
     def call(self, method: str, path: str, body: object = None, *, content_type: str = JSON) -> Answer:
         """One request; that the server is away is an exception of `requests`."""
@@ -36,7 +50,7 @@ class HttpApi:
         """What is there, then every change; the feeds of one kind share a watch."""
         with self._lock:
             if collection not in self._watchers:
-                self._watchers[collection] = _Watcher(self._client, collection)
+                self._watchers[collection] = _Watcher(self._client, collection, self._tell)
             return self._watchers[collection].new_feed()
 
     def close(self) -> None:
@@ -62,8 +76,9 @@ class _Feed:
 class _Watcher:
     """One kind, listed and watched; after every break it lists anew and tells what that changed."""
 
-    def __init__(self, client: Client, collection: str) -> None:
+    def __init__(self, client: Client, collection: str, tell: Callable[[], None]) -> None:
         self._client = client
+        self._tell = tell
         self._resource = collection.removeprefix("/apis/").removeprefix("/api/")
         self._known: dict[tuple[str, str], Object] = {}
         self._feeds: list[_Feed] = []
@@ -131,3 +146,4 @@ class _Watcher:
                 self._known[key_of(obj)] = obj
             for feed in self._feeds:
                 feed.tell(Change(type_, obj))
+        self._tell()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from tests.cluster.client import Client
@@ -21,9 +22,10 @@ POLL_SECONDS = 0.02
 class Driver:
     """Steps a part again and again; when it breaks, as when the server is away, it is made anew like a process."""
 
-    def __init__(self, name: str, make: Callable[[], Part], *, every_seconds: float) -> None:
+    def __init__(self, name: str, make: Callable[[], Part], wait: Callable[[], None]) -> None:
+        """`wait` lasts until there may be something to do."""
         self._make = make
-        self._every_seconds = every_seconds
+        self._wait = wait
         self._stopping = threading.Event()
         self.failures: list[str] = []
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -38,14 +40,26 @@ class Driver:
             part = None
             try:
                 part = self._make()
-                while not self._stopping.wait(self._every_seconds):
+                while not self._stopping.is_set():
                     part.step()
+                    self._wait()
             except (Refused, TimeoutError, *AWAY) as error:
                 self.failures.append(str(error))
-                self._stopping.wait(self._every_seconds)
+                self._stopping.wait(POLL_SECONDS)
             finally:
                 if part is not None:
                     part.close()
+
+
+class _Waiter:
+    """Waits for a change, but no longer than something timed could be late."""
+
+    def __init__(self, api: HttpApi) -> None:
+        self._api = api
+        self._seen = 0
+
+    def __call__(self) -> None:
+        self._seen = self._api.wait_for_change(self._seen, POLL_SECONDS)
 
 
 class Standin:
@@ -64,24 +78,27 @@ class Standin:
     ) -> None:
         self.api = HttpApi(client)
         clock = SystemClock()
-        self._makers: dict[str, tuple[Callable[[], Part], float]] = {
-            "controller": (lambda: Controller(self.api, clock), POLL_SECONDS),
-            "scheduler": (lambda: Scheduler(self.api, clock, is_mine=is_mine), cycle_seconds),
+        self._cycle_seconds = cycle_seconds
+        self._makers: dict[str, Callable[[], Part]] = {
+            "controller": lambda: Controller(self.api, clock),
+            "scheduler": lambda: Scheduler(self.api, clock, is_mine=is_mine),
         }
         self.silent: set[str] = set()
         """Nodes whose kubelet does nothing any more."""
         if has_kubelets:
             scale = cycle_seconds / CYCLE_SECONDS
-            make = lambda: Kubelets(self.api, clock, scale=scale, silent=self.silent)  # noqa: E731
-            self._makers["kubelets"] = (make, POLL_SECONDS)
+            self._makers["kubelets"] = lambda: Kubelets(self.api, clock, scale=scale, silent=self.silent)
         self._drivers: dict[str, Driver] = {}
 
     def start(self, name: str = "") -> None:
         """Starts `controller`, `scheduler` or all that is not running."""
         for one in [name] if name else list(self._makers):
             if one not in self._drivers:
-                make, every_seconds = self._makers[one]
-                self._drivers[one] = Driver(one, make, every_seconds=every_seconds)
+                wait = self._a_cycle if one == "scheduler" else _Waiter(self.api)
+                self._drivers[one] = Driver(one, self._makers[one], wait)
+
+    def _a_cycle(self) -> None:
+        time.sleep(self._cycle_seconds)
 
     def kill(self, name: str) -> None:
         """Kills a part: it writes nothing more."""

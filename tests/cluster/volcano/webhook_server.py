@@ -60,7 +60,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        kind = JOB if self.path == "/jobs" else POD_GROUP
+        kind = JOB if self.path.partition("?")[0] == f"/{JOB.plural}" else POD_GROUP
         answer = json.dumps(self.server.answer(kind, body["request"])).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
