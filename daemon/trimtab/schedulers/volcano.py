@@ -6,17 +6,16 @@ the same patch as the change (`volcano_jobs`), or before the Command that follow
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
 from trimtab.clock import Clock
-from trimtab.errors import SchedulerBusy, SchedulerError, SchedulerGone, SchedulerRefused
+from trimtab.errors import SchedulerBusy, SchedulerError, SchedulerGone, SchedulerRefused, SchedulerVetoed
 from trimtab.model.advice import Subject
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Command, Move, Recommendation, Refusal, Seat, Verb, Way
-from trimtab.schedulers.face import SEAT, Operation, value_of
+from trimtab.model.command import Command, Move, Recommendation, Refusal, Verb, Way
+from trimtab.schedulers.face import Operation, value_of
 from trimtab.schedulers.kubernetes import PatchKind
 from trimtab.schedulers.marks import SUSPEND, Hold
 from trimtab.schedulers.nodes import Nodes
@@ -27,6 +26,7 @@ from trimtab.schedulers.volcano_choice import (
     JOB_KIND,
     LEFT,
     Case,
+    Facts,
     How,
     choose,
     leaving,
@@ -41,10 +41,10 @@ from trimtab.schedulers.volcano_jobs import (
     MOVE,
     Ref,
     VolcanoJob,
-    assigned,
     back,
     is_at_zero,
     moved,
+    pods_version,
     read_group,
     read_job,
     read_pods,
@@ -53,6 +53,7 @@ from trimtab.schedulers.volcano_jobs import (
     zero_hold,
 )
 from trimtab.schedulers.volcano_room import why_queue_closed
+from trimtab.schedulers.volcano_seats import Seats, seat_suffix
 from trimtab.schedulers.volcano_trouble import why_slow
 from trimtab.schedulers.volcano_ways import way_of
 from trimtab.settings import KubernetesSettings
@@ -60,11 +61,6 @@ from trimtab.settings import KubernetesSettings
 log = structlog.get_logger()
 
 ZERO = str(How.ZERO)
-
-
-def seat_suffix(node: str) -> str:
-    """Name of the taint that keeps a seat there. Each node has its own: a pod may take its own seat and no other."""
-    return f"{SEAT}-{hashlib.sha256(node.encode()).hexdigest()[:6]}"
 
 
 class VolcanoScheduler:
@@ -76,7 +72,9 @@ class VolcanoScheduler:
         """`view` is of the last whole snapshot; what decides a write is read afresh."""
         self._pen, self._view, self._settings, self._clock = pen, view, settings, clock
         self._nodes = Nodes(pen=pen, settings=settings)
+        self._seats = Seats(nodes=self._nodes, view=view)
         self._commands = Commands(pen=pen)
+        self._facts: Facts | None = None
 
     # --- opinions
 
@@ -106,21 +104,13 @@ class VolcanoScheduler:
             elif write.verb is Verb.RESERVE and write.workload:
                 self._nodes.reserve(command, write.workload, write.seats)
                 for node in dict.fromkeys(seat.node for seat in write.seats):
-                    self._keep(command, node)
+                    self._seats.keep(command, node)
         moves = self._moves(command.recommendation)
         for node in left_nodes(command.recommendation, moves):
             self._nodes.taint(command, node, LEFT)
         for move in moves:
             if not move.before:
                 self._steer(command, move, self._pods(move))
-
-    def _keep(self, command: Command, node: str) -> None:
-        found = self._view().nodes.get(node)
-        start, value = f"{self._settings.prefix}/{SEAT}", value_of(command.mark)
-        for taint in found.spec.taints if found is not None else ():
-            if taint.key.startswith(start) and taint.value != value:
-                raise SchedulerBusy(f"{node} is kept by {taint.value} already; a pod can hold one seat on it.")
-        self._nodes.taint(command, node, seat_suffix(node))
 
     # --- submit
 
@@ -165,7 +155,7 @@ class VolcanoScheduler:
         if choice.why_not is not None:
             raise SchedulerRefused(f"{job.name}: {choice.why_not}.")
         self._check(move)
-        self._check_seats(command, move)
+        self._seats.check(command, move)
         why = command.recommendation.sentence
         if choice.how is How.ZERO:
             hold = zero_hold(job, command.mark, why, self._clock.now())
@@ -188,7 +178,7 @@ class VolcanoScheduler:
     def _bring_back(self, command: Command, move: Move, job: VolcanoJob, hold: Hold) -> None:
         """From zero to the old numbers, once the last pod is gone."""
         if not is_at_zero(job):
-            raise SchedulerRefused(f"Somebody scaled {job.name} while it was stopped: left as it is.")
+            raise SchedulerVetoed(f"Somebody scaled {job.name} while it was stopped: left as it is.")
         pods = [pod for pod in self._pods(move) if not pod.is_over]
         if pods:
             self._complain(job, pods)
@@ -197,11 +187,11 @@ class VolcanoScheduler:
         closed = why_queue_closed(queue, job.queue)
         if closed is not None:
             raise SchedulerBusy(f"{job.name} waits: {closed}.")
-        self._check_seats(command, move)
+        self._seats.check(command, move)
         body = [*job.test(), *back(job, hold), *job.signed(moved(hold))]
+        since = pods_version(self._pen.api, ref_of(move.workload or "//"))
         self._patch(command, job, body, f"scale vcjob {job.name} back")
-        # Its pods are made within a tenth of a second: those that are there already need not wait for the next beat.
-        self._steer(command, move, self._pods(move))
+        self._seats.meet(command, move, since)
 
     # --- pods
 
@@ -237,7 +227,7 @@ class VolcanoScheduler:
 
     def _evict(self, command: Command, move: Move, pod: Pod) -> None:
         self._check(move)
-        self._check_seats(command, move)
+        self._seats.check(command, move)
         node = self._view().nodes.get(pod.spec.node_name)
         value = value_of(command.mark)
         if node is not None and not node.spec.unschedulable and all(one.value != value for one in node.spec.taints):
@@ -245,21 +235,10 @@ class VolcanoScheduler:
         self._nodes.evict(command, pod)
 
     def _steer(self, command: Command, move: Move, pods: Sequence[Pod]) -> None:
-        """Let each pod that waits for a place onto its own seat, and have Volcano try that one first.
-
-        The nomination comes first and for all: it means nothing until the toleration lets the pod there, and then the
-        pod's next try sees both. It is a wish only, so an account that may not write it goes on without.
-        """
-        kept = {seat.node for seat in self._seats(command, move)}
-        wanted = [(pod, seat.node) for pod, seat in assigned(pods, move.after) if seat.node in kept]
-        for pod, node in wanted:
-            try:
-                self._nodes.nominate(command, pod, node)
-            except SchedulerRefused as error:
-                log.warning("not nominated", command_id=command.id, pod=pod.metadata.key, node=node, why=str(error))
-        steered = [self._nodes.tolerate(command, pod, suffix=seat_suffix(node)) for pod, node in wanted]
+        """Let each pod that waits for a place onto its own seat, and say what keeps it where nothing was left to do."""
+        steered = self._seats.let_in(command, move, pods)
         job = self._case(move).job
-        if not any(steered) and job is not None and move.before:
+        if not steered and job is not None and move.before:
             self._complain(job, pods)
 
     def _complain(self, job: VolcanoJob, pods: Sequence[Pod]) -> None:
@@ -327,7 +306,10 @@ class VolcanoScheduler:
     # --- small things
 
     def _case(self, move: Move) -> Case:
-        return Case(move=move, view=self._view(), prefix=self._settings.prefix, now=self._clock.now())
+        view = self._view()
+        if self._facts is None or self._facts.view is not view:
+            self._facts = Facts(view=view, now=self._clock.now())
+        return Case(move=move, facts=self._facts, prefix=self._settings.prefix)
 
     def _moves(self, recommendation: Recommendation) -> list[Move]:
         return [move for move in recommendation.moves if move.controller == self.name and move.workload]
@@ -339,15 +321,6 @@ class VolcanoScheduler:
             return read_pods(self._pen.api, ref)
         return self._view().pods_of.get(move.workload or "", ())
 
-    def _seats(self, command: Command, move: Move) -> list[Seat]:
-        writes = command.recommendation.writes
-        return [
-            seat
-            for write in writes
-            if write.verb is Verb.RESERVE and write.workload == move.workload
-            for seat in write.seats
-        ]
-
     def _check(self, move: Move) -> None:
         """All that may have changed since the plan: what passes is waited for, what does not ends the command."""
         case = self._case(move)
@@ -357,15 +330,6 @@ class VolcanoScheduler:
         now = why_not(case) or why_lease_old(self._pen.api, self._clock.now())
         if now is not None:
             raise SchedulerBusy(f"{case.ref.text} is not touched: {now}.")
-
-    def _check_seats(self, command: Command, move: Move) -> None:
-        """Nothing is stopped before its seat is kept: taints that are not seen are set again, or refused as a veto."""
-        value = value_of(command.mark)
-        for node in dict.fromkeys(seat.node for seat in self._seats(command, move)):
-            key = f"{self._settings.prefix}/{seat_suffix(node)}"
-            found = self._view().nodes.get(node)
-            if found is None or all((one.key, one.value) != (key, value) for one in found.spec.taints):
-                self._keep(command, node)
 
     def _patch(self, command: Command, job: VolcanoJob, body: list[Operation], what: str) -> None:
         path = Ref(namespace=str(job.metadata["namespace"]), kind=JOB_KIND, name=str(job.metadata["name"])).path

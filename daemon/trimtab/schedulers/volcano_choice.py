@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 
 import msgspec
 
@@ -26,6 +27,8 @@ from trimtab.schedulers.volcano_jobs import (
 )
 from trimtab.schedulers.volcano_policies import Harm, on_eviction, on_stop, retries_of
 from trimtab.schedulers.volcano_room import (
+    Claim,
+    Domain,
     claim_of,
     claims_of,
     cluster_total,
@@ -37,6 +40,7 @@ from trimtab.schedulers.volcano_room import (
 )
 
 JOB_KIND = "vcjob"
+HYPER_NODES, POD_GROUPS = "hypernodes.topology.volcano.sh", "podgroups.scheduling.volcano.sh"
 LEFT = "left"
 """Name of the taint that keeps pods from coming back to a node that they leave and that nobody cordons."""
 SCHEDULER_SECONDS = 2.0
@@ -69,14 +73,46 @@ class Choice:
     why_not: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is the same for all moves judged on one view, worked out once: the planner asks about hundreds a beat."""
+
+    view: View
+    now: datetime
+
+    @cached_property
+    def domains(self) -> tuple[Domain, ...]:
+        """HyperNodes, narrowest first."""
+        return domains(self.view.kind(HYPER_NODES), self.view.nodes)
+
+    @cached_property
+    def total(self) -> Mapping[str, float]:
+        """What all nodes together allow."""
+        return cluster_total(self.view.nodes.values())
+
+    @cached_property
+    def claims(self) -> Mapping[str, tuple[Claim, ...]]:
+        """Queue -> what its PodGroups ask for."""
+        return claims_of(self.view.kind(POD_GROUPS).values())
+
+    @cached_property
+    def dead_part(self) -> str | None:
+        """A part of Volcano that shows no life, as the end of a sentence."""
+        return why_scheduler_silent(self.view, self.now) or why_controller_silent(self.view, self.now)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One move with what the cluster says about its workload."""
 
     move: Move
-    view: View
+    facts: Facts
     prefix: str
-    now: datetime
+
+    @property
+    def view(self) -> View:
+        """The view that it is judged on."""
+        return self.facts.view
 
     @property
     def ref(self) -> Ref:
@@ -253,10 +289,9 @@ def _kubelet(case: Case) -> str | None:
 def _topology(case: Case) -> str | None:
     group, job = case.group, case.job
     asked = group.spec.get("networkTopology") if group is not None else None
-    hyper_nodes = case.view.kind("hypernodes.topology.volcano.sh")
-    tier = hard_tier(asked or (job.spec.get("networkTopology") if job else None), hyper_nodes)
+    tier = hard_tier(asked or (job.spec.get("networkTopology") if job else None), case.view.kind(HYPER_NODES))
     nodes = {seat.node for seat in case.move.after}
-    return why_not_together(nodes, tier, domains(hyper_nodes, case.view.nodes)) if tier is not None else None
+    return why_not_together(nodes, tier, case.facts.domains) if tier is not None else None
 
 
 def _queue(case: Case) -> str | None:
@@ -270,15 +305,10 @@ def _queue(case: Case) -> str | None:
     if closed is not None or queue is None:
         return closed
     own = claim_of(group)
-    others = [
-        one
-        for one in claims_of(case.view.kind("podgroups.scheduling.volcano.sh").values(), name)
-        if one.name != own.name
-    ]
+    others = [one for one in case.facts.claims.get(name, ()) if one.name != own.name]
     if not case.move.before:
         others = [one for one in others if one.phase == "Inqueue"]
-    total = cluster_total(case.view.nodes.values())
-    return why_locked_out(queue, own, others, total, is_allocated=bool(case.move.before))
+    return why_locked_out(queue, own, others, case.facts.total, is_allocated=bool(case.move.before))
 
 
 def _keeps_some(case: Case) -> bool:
@@ -286,7 +316,7 @@ def _keeps_some(case: Case) -> bool:
 
 
 def _dead_parts(case: Case) -> str | None:
-    return why_scheduler_silent(case.view, case.now) or why_controller_silent(case.view, case.now)
+    return case.facts.dead_part
 
 
 REASONS: tuple[Callable[[Case], str | None], ...] = (

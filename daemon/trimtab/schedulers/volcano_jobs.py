@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,8 @@ JOB_NAME = "volcano.sh/job-name"
 TASK = "volcano.sh/task-spec"
 MOVE = "move"
 """In `what` of a Job: it works again, or is about to, and we still remember how we moved it."""
+MEET_SECONDS = 2
+"""Volcano makes the pods of a job that comes back within 0.2 s, and places them within a second."""
 FINISHED = ("Completed", "Failed", "Terminated")
 RESTARTING = ("Restarting", "Aborting", "Aborted", "Terminating", "Completing")
 
@@ -170,6 +172,33 @@ def read_pods(api: Api, ref: Ref) -> tuple[Pod, ...]:
     pods = msgspec.convert(listed.get("items") or [], list[Pod])
     mine = [pod for pod in pods if pod.metadata.labels.get(JOB_NAME) == ref.name]
     return tuple(sorted(mine, key=lambda pod: pod.metadata.name))
+
+
+def new_pods(api: Api, ref: Ref, since: str) -> Generator[Pod, None, None]:
+    """The Job's pods as they are made after a moment (a list's resourceVersion), for two seconds at most."""
+    params = {
+        "labelSelector": f"{JOB_NAME}={ref.name}",
+        "resourceVersion": since,
+        "timeoutSeconds": str(MEET_SECONDS),
+    }
+    lines = api.watch(PODS.path(ref.namespace), params, quiet_seconds_max=MEET_SECONDS + 3.0)
+    try:
+        for line in lines:
+            event = msgspec.json.decode(line)
+            found = event.get("object") or {}
+            labels = (found.get("metadata") or {}).get("labels") or {}
+            if event.get("type") == "ADDED" and labels.get(JOB_NAME) == ref.name:
+                yield msgspec.convert(found, Pod)
+    finally:
+        close = getattr(lines, "close", None)
+        if close is not None:
+            close()
+
+
+def pods_version(api: Api, ref: Ref) -> str:
+    """The moment from which a watch of the Job's pods misses none."""
+    listed = api.get(PODS.path(ref.namespace), {"labelSelector": f"{JOB_NAME}={ref.name}", "limit": "1"})
+    return str((listed.get("metadata") or {}).get("resourceVersion") or "")
 
 
 def read_group(api: Api, job: VolcanoJob) -> Loose | None:

@@ -55,19 +55,26 @@ def _members(
     if one is None or not depth:
         return frozenset()
     found: set[str] = set()
+    labels = {key: node.metadata.labels for key, node in nodes.items()}
+    others: dict[str, dict[str, str]] = {key: {} for key in hyper_nodes if key != name}
     for member in one.spec.get("members") or ():
         if member.get("type") == "HyperNode":
-            below = [other for other in hyper_nodes if other != name and _is_meant(member, other, {})]
-            found.update(*(_members(other, hyper_nodes, nodes, depth - 1) for other in below))
+            found.update(*(_members(below, hyper_nodes, nodes, depth - 1) for below in _meant(member, others)))
         else:
-            found.update(key for key, node in nodes.items() if _is_meant(member, key, node.metadata.labels))
+            found.update(_meant(member, labels))
     return frozenset(found)
+
+
+def _meant(member: Mapping[str, Any], known: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Of the known (name -> labels), those that a member selects."""
+    exact = (member.get("selector") or {}).get("exactMatch")
+    if exact is not None:
+        return [exact["name"]] if exact.get("name") in known else []
+    return [name for name, labels in known.items() if _is_meant(member, name, labels)]
 
 
 def _is_meant(member: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> bool:
     selector = member.get("selector") or {}
-    if "exactMatch" in selector:
-        return bool(selector["exactMatch"].get("name") == name)
     if "regexMatch" in selector:
         try:
             return re.search(str(selector["regexMatch"].get("pattern", "")), name) is not None
@@ -124,10 +131,12 @@ def claim_of(group: Loose) -> Claim:
     )
 
 
-def claims_of(groups: Iterable[Loose], queue: str) -> tuple[Claim, ...]:
-    """Those of one queue, by name."""
-    found = [claim_of(one) for one in groups if (one.spec.get("queue") or "default") == queue]
-    return tuple(sorted(found, key=lambda one: one.name))
+def claims_of(groups: Iterable[Loose]) -> dict[str, tuple[Claim, ...]]:
+    """Queue -> the claims in it, by name."""
+    found: dict[str, list[Claim]] = {}
+    for one in groups:
+        found.setdefault(str(one.spec.get("queue") or "default"), []).append(claim_of(one))
+    return {queue: tuple(sorted(claims, key=lambda one: one.name)) for queue, claims in found.items()}
 
 
 def cluster_total(nodes: Iterable[NodeObject]) -> dict[str, float]:
