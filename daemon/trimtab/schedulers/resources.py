@@ -100,6 +100,13 @@ RESOURCES: tuple[Kind, ...] = (
         is_needed=False,
         why="single GPUs taken out, by us or others",
     ),
+    # Other movers
+    Kind(
+        name="nodeclaims.karpenter.sh",
+        versions=("v1", "v1beta1"),
+        is_needed=False,
+        why="nodes that Karpenter is about to take away: we stand back",
+    ),
     # KAI
     Kind(name="podgroups.scheduling.run.ai", versions=("v2alpha2",), is_needed=False, why="gangs of KAI: not ours"),
     Kind(name="queues.scheduling.run.ai", versions=("v2",), is_needed=False, why="their queues"),
