@@ -63,7 +63,16 @@ def test_a_gang_that_stands_still_loses_only_its_restart():
     assert found.cost.gpu_hours == 32 * 120 / 3600
     assert "stands still" in found.cost.formula
     (alive,) = plan_for(fleet(), fault(loss_gpus=1.0)).recommendations
-    assert alive.cost.gpu_hours == 32 * (20 * 60 + 120) / 3600
+    assert alive.cost.gpu_hours == 32 * 120 / 3600
+    assert found.not_before is None
+
+
+def test_what_still_works_is_stopped_after_its_next_checkpoint_the_sooner_the_graver_the_fault():
+    (waits,) = plan_for(fleet(), fault(loss_gpus=1.0)).recommendations
+    (gang,) = [one for one in fleet().workloads if one.name == "llama-70b"]
+    assert waits.not_before == gang.checkpoint.last_at + timedelta(seconds=gang.checkpoint.interval_seconds)
+    (grave,) = plan_for(fleet(), fault(loss_gpus=1.0, action=Action.HARDWARE_RMA)).recommendations
+    assert grave.not_before is None  # its checkpoint is farther off than such a fault is left standing
 
 
 def test_without_a_seat_the_node_is_cordoned_all_the_same_and_the_refusal_says_what_is_missing():

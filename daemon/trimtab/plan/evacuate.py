@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from trimtab.model.advice import Action, OpenFinding, Subject, worst
 from trimtab.model.cluster import Node, Workload
 from trimtab.model.command import Move, MoveKind, Recommendation, RecommendationKind
 from trimtab.plan import resize
-from trimtab.plan.cost import Disturbed, cost_of, gpu_hours
+from trimtab.plan.cost import Disturbed, best_moment, cost_of, gpu_hours
 from trimtab.plan.draft import Draft, writes_of
 from trimtab.plan.gain import gain_of_ending
 from trimtab.plan.phrase import count_text, gpu_hours_text, list_text
@@ -18,6 +18,7 @@ from trimtab.plan.room import Search
 from trimtab.plan.seating import seat_off_node
 
 RULE = "evacuate"
+WAIT_RATIO_OF_RMA = 0.25
 NOT_A_FAULT = ("hotspot", "straggler")
 """Their nodes work, badly: `relocate` moves what suffers."""
 
@@ -63,6 +64,22 @@ def _doubt(draft: Draft, one: OpenFinding) -> tuple[str, str] | None:
     return None
 
 
+def _moment(draft: Draft, disturbed: Sequence[Disturbed], findings: Sequence[OpenFinding]) -> datetime | None:
+    """When what still works is stopped at least cost: after its next checkpoint; None = now.
+
+    The worse the fault, the shorter the wait: hardware that must be replaced is left within a quarter of it.
+    """
+    gravest = worst([one.finding.action for one in findings])
+    share = WAIT_RATIO_OF_RMA if gravest is Action.HARDWARE_RMA else 1.0
+    return best_moment(
+        disturbed,
+        now=draft.now,
+        loss_gpus=max((one.finding.loss_gpus for one in findings), default=0.0),
+        wait_seconds_max=draft.settings.checkpoint_wait_seconds_max * share,
+        restart_default=draft.settings.restart_seconds_default,
+    )
+
+
 def gate_of(findings: Sequence[OpenFinding]) -> str:
     """What must be proved before the node returns to service."""
     return "; ".join(dict.fromkeys(f"{one.name}: {one.gate}" for one in findings if one.gate))
@@ -83,6 +100,7 @@ def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> N
     if not moves and not cordons:
         return
     disturbed = [one for _, one in moved]
+    not_before = _moment(draft, disturbed, findings)
     named = list_text(one.name for one in findings)
     stay = [one.name for one in residents if one.id not in {move.workload for move in moves}]
     draft.accept(
@@ -98,10 +116,14 @@ def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> N
             writes=writes_of(moves, cordons=cordons),
             gain=gain_of_ending(findings, horizon_hours=draft.settings.horizon_hours),
             cost=cost_of(
-                disturbed, now=draft.now, at=draft.now, restart_default=draft.settings.restart_seconds_default
+                disturbed,
+                now=draft.now,
+                at=not_before or draft.now,
+                restart_default=draft.settings.restart_seconds_default,
             ),
             created_at=draft.now,
-            expires_at=draft.now + timedelta(seconds=draft.settings.expiry_seconds),
+            expires_at=(not_before or draft.now) + timedelta(seconds=draft.settings.expiry_seconds),
+            not_before=not_before,
             against=against(findings, [one.workload for one in disturbed], stay, node.name),
             if_nothing_is_done=_if_nothing(findings, node.name),
             gates={node.name: gate_of(findings)},
