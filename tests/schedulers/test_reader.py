@@ -226,6 +226,23 @@ def test_a_node_that_a_person_opened_again_is_open_and_our_entry_is_left_to_clea
     assert snapshot.held == (Held(mark=MARK, what="cordon on node n0"),)
 
 
+def test_two_commands_on_one_node_are_both_seen_and_of_a_lasting_one_only_the_cordon_lasts():
+    other = "trimtab:3fa9c1:R13"
+    body = node("n0", spec={"unschedulable": True})
+    holds = (
+        Hold(mark=MARK, what=(CORDON, "label trimtab/x=y"), lasts=True),
+        Hold(mark=MARK, workload="team-a/job/train", what=("label trimtab/seat=kept",), lasts=True),
+        Hold(mark=other, what=(CORDON,)),
+    )
+    snapshot = a_cluster(held(body, *holds)).snapshot()
+    assert snapshot.node_by_name["n0"].cordoned_by == MARK
+    assert snapshot.held == (
+        Held(mark=MARK, what="label trimtab/x=y on node n0"),
+        Held(mark=MARK, what="label trimtab/seat=kept on node n0", lasts=True),
+        Held(mark=other, what="cordon on node n0"),
+    )
+
+
 def test_the_real_servers_word_on_who_cordoned_a_node_is_read():
     assert a_cluster(recorded("node-cordoned")).node("n0").cordoned_by == "python-requests"
 

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 from tests.schedulers.reading import (
-    RECORDED,
     a_cluster,
     a_metadata,
     annotated,
@@ -379,5 +378,22 @@ def test_elastic_jobs_are_known(more, elastic):
     assert a_cluster(node("n0"), job("train", pods=2, **more)).workload(TRAIN).elastic == elastic
 
 
-def test_every_recorded_object_has_a_source_line():
-    assert "Kueue 0.17.0" in (RECORDED / "README.md").read_text()
+HERE = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}
+NEVER = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "spec", "is_fixed"),
+    [
+        (8, {"affinity": {"podAntiAffinity": {NEVER: [HERE]}}}, False),  # two of 8 GPUs share no node anyway
+        (2, {"affinity": {"podAntiAffinity": {NEVER: [HERE]}}}, True),
+        (8, {"affinity": {"podAntiAffinity": {NEVER: [{**HERE, "topologyKey": "rack"}]}}}, True),
+        (8, {"affinity": {"podAffinity": {NEVER: [HERE]}}}, True),
+        (8, {"affinity": {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, False),
+        (8, {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, True),
+        (8, {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, False),
+    ],
+)
+def test_what_depends_on_where_other_pods_are_is_not_planned_for(gpus, spec, is_fixed):
+    found = a_cluster(node("n0"), job("train", gpus=gpus, pod_spec=spec)).workload(TRAIN)
+    assert (found.why_fixed is not None) is is_fixed

@@ -29,8 +29,8 @@ class Signed:
     holds: tuple[Hold, ...]
     node: str = ""
     """Where the seats are, for seats that do not say."""
-    is_in_force: bool = True
-    """Whether the cordon or stop that the annotation speaks of is there, and ours."""
+    shows: str = ""
+    """The mark whose cordon or stop the snapshot itself shows; those of all others count as held."""
     is_node: bool = False
 
 
@@ -43,12 +43,17 @@ def signed_others(others: Mapping[str, Mapping[str, Loose]], prefix: str) -> Ite
             if key in item.metadata.annotations and not _is_copy(plural, item):
                 holds = read_holds(item.metadata.annotations, prefix)
                 name = f"{word} {item.metadata.key}"
-                yield plural, item, Signed(name=name, holds=holds, is_in_force=_is_stopped(plural, item))
+                yield plural, item, Signed(name=name, holds=holds, shows=_stopped_by(plural, item, holds))
 
 
 def _is_copy(plural: str, item: Loose) -> bool:
     """Volcano's Jobs and Deployments copy their annotations onto the PodGroups and ReplicaSets that they make."""
     return plural in (POD_GROUPS, REPLICA_SETS) and item.metadata.owner is not None
+
+
+def _stopped_by(plural: str, item: Loose, holds: Iterable[Hold]) -> str:
+    mark = next((one.mark for one in holds if SUSPEND in one.what), "")
+    return mark if mark and _is_stopped(plural, item) else ""
 
 
 def _is_stopped(plural: str, item: Loose) -> bool:
@@ -62,13 +67,7 @@ def _is_stopped(plural: str, item: Loose) -> bool:
 
 def shown(signed: Iterable[Signed], suspended: Collection[str]) -> list[Signed]:
     """The same, where a stop that no workload shows counts as held. `suspended`: marks that workloads show."""
-    return [
-        replace(one, is_in_force=False) if one.is_in_force and _is_hidden(one, suspended) else one for one in signed
-    ]
-
-
-def _is_hidden(one: Signed, suspended: Collection[str]) -> bool:
-    return any(SUSPEND in hold.what and hold.mark not in suspended for hold in one.holds)
+    return [one if one.is_node or one.shows in suspended else replace(one, shows="") for one in signed]
 
 
 def _singular(plural: str) -> str:
@@ -89,8 +88,8 @@ def signed_pods(pods: Iterable[Pod], prefix: str) -> Iterator[Signed]:
 
 def signed_node(facts: NodeFacts) -> Signed:
     """What a node bears. A cordon that a person took off or set anew since is no longer in force as ours."""
-    marks = {hold.mark for hold in facts.holds if CORDON in hold.what}
-    return Signed(name=f"node {facts.name}", holds=facts.holds, node=facts.name, is_in_force=facts.cordoned_by in marks)
+    by = facts.cordoned_by or ""
+    return Signed(name=f"node {facts.name}", holds=facts.holds, node=facts.name, shows=by, is_node=True)
 
 
 def reservations_of(signed: Iterable[Signed]) -> tuple[Reservation, ...]:
@@ -125,7 +124,7 @@ def _held(hold: Hold, one: Signed) -> Iterator[Held]:
         yield Held(mark=UNREADABLE, what=f"{hold.what[0]} on {one.name}, which cannot be read", lasts=True)
         return
     for what in hold.what:
-        is_shown = what in (CORDON, SUSPEND) and one.is_in_force
+        is_shown = what in (CORDON, SUSPEND) and hold.mark == one.shows
         if not is_shown:
             # Of a node's own entry the cordon alone lasts; where it is for a workload, and on other objects, all of it.
             lasts = hold.lasts and (what == CORDON or not one.is_node or hold.workload is not None)

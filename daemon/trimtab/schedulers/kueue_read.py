@@ -17,6 +17,10 @@ CLUSTER_QUEUES, LOCAL_QUEUES = "clusterqueues.kueue.x-k8s.io", "localqueues.kueu
 WORKLOAD_ANNOTATION = "kueue.x-k8s.io/workload"
 ELASTIC_JOB = "kueue.x-k8s.io/elastic-job"
 SOMEBODY = "somebody"
+_REQUIRED = (
+    ("required", "kueue.x-k8s.io/podset-required-topology"),
+    ("podSetSliceRequiredTopology", "kueue.x-k8s.io/podset-slice-required-topology"),
+)
 _REASONS: Mapping[str, str] = {
     "TopologyPlacementFailed": PLACEMENT,
     "WaitingForQuota": QUOTA,
@@ -102,13 +106,13 @@ def _by_message(message: str) -> str | None:
 
 
 def required_levels(item: Loose) -> tuple[str, ...]:
-    """Node labels within one value of which all pods of a pod set must be."""
+    """Node labels within one value of which all pods of a pod set, or of a slice of it, must be."""
     levels: list[str] = []
     for pod_set in item.spec.get("podSets") or ():
         request = pod_set.get("topologyRequest") or {}
         annotations = ((pod_set.get("template") or {}).get("metadata") or {}).get("annotations") or {}
-        level = request.get("required") or annotations.get("kueue.x-k8s.io/podset-required-topology")
-        levels += [str(level)] if level else []
+        asked = [request.get(field) or annotations.get(key) for field, key in _REQUIRED]
+        levels += [str(level) for level in asked if level]
     return tuple(levels)
 
 

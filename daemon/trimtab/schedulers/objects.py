@@ -181,6 +181,7 @@ class PodSpec(Named, frozen=True):
     scheduling_gates: list[dict[str, str]] = []
     termination_grace_period_seconds: int = 30
     resource_claims: list[dict[str, Any]] = []
+    topology_spread_constraints: list[dict[str, Any]] = []
 
 
 class PodTemplate(Named, frozen=True):

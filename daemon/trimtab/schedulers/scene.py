@@ -42,6 +42,8 @@ class Scene:
     pools: Mapping[str, str | None] = field(init=False)
     closed: Mapping[str, list[tuple[Taint, ...]]] = field(init=False)
     """Why nodes are closed -> the taints behind each of those words."""
+    gpus_of_node: int = field(init=False)
+    """GPUs of the largest node."""
     _tolerates: dict[Hashable, tuple[str, ...]] = field(default_factory=dict)
     _fitting: dict[Hashable, Fitting] = field(default_factory=dict)
     _domains: dict[str, int] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class Scene:
     def __post_init__(self) -> None:
         """Look once at what all workloads ask for."""
         self.pools = {name: facts.pool for name, facts in self.nodes.items()}
+        self.gpus_of_node = max((facts.offer.capacity for facts in self.nodes.values()), default=0)
         closed: dict[str, list[tuple[Taint, ...]]] = {}
         for facts in self.nodes.values():
             why = facts.why_closed

@@ -9,8 +9,9 @@ from trimtab.model.cluster import Elastic
 from trimtab.schedulers import volcano_read
 from trimtab.schedulers.drafts import Draft
 from trimtab.schedulers.kueue_read import ELASTIC_JOB
-from trimtab.schedulers.objects import Loose
+from trimtab.schedulers.objects import Loose, PodSpec
 from trimtab.schedulers.owners import DEPLOYMENTS, JOB_SETS, JOBS, REPLICA_SETS, STATEFUL_SETS, VOLCANO_JOBS
+from trimtab.schedulers.places import HOSTNAME
 from trimtab.schedulers.shapes import Shape
 from trimtab.schedulers.volcano_policies import sizes_of
 from trimtab.schedulers.wishes import REPLACE, REPLACEABLE, Source, is_true, seconds_of
@@ -90,16 +91,17 @@ def elastic_of(draft: Draft, shape: Shape) -> Elastic | None:
     return Elastic(pods_min=1, pods_max=shape.pods, by="kueue") if is_marked and shape.pods > 1 else None
 
 
-def why_fixed(draft: Draft, shape: Shape, budgets: Iterable[Loose], *, is_parted: bool) -> str | None:
-    """Why it cannot be moved at all, as the end of a sentence about it."""
-    if any(one.is_static for one in draft.facts):
-        return "is a static pod of its node"
-    if draft.top.kind in ("pod", "podgroup"):
-        return "is made of bare pods, and no controller brings them back"
-    if draft.top.kind == "daemonset":
-        return "belongs to a DaemonSet, whose pods stay on their nodes"
+def why_fixed(
+    draft: Draft, shape: Shape, budgets: Iterable[Loose], *, is_parted: bool, gpus_of_node: int
+) -> str | None:
+    """Why it cannot be moved at all, as the end of a sentence about it. `gpus_of_node`: of the largest node."""
+    by_owner = _fixed_by_owner(draft)
+    if by_owner is not None:
+        return by_owner
     if is_parted or shape.uses_parts or any(one.need.parts for one in draft.facts):
         return "runs on MIG instances or shared GPUs, which are not planned for"
+    if any(_depends_on_pods(spec, gpus_of_node=gpus_of_node, gpus=gpus) for spec, gpus in _specs(draft, shape)):
+        return "must be near or far from other pods (affinity, spread), which is not planned for"
     foreign = next((name for name in _schedulers(draft) if name in FOREIGN_SCHEDULERS), None)
     if foreign is not None:
         return f"is placed by {foreign}, which moves its own"
@@ -108,6 +110,35 @@ def why_fixed(draft: Draft, shape: Shape, budgets: Iterable[Loose], *, is_parted
         if budget is not None:
             return f"cannot be evicted: the disruption budget {budget.metadata.name} by maxUnavailable never allows it"
     return None
+
+
+def _fixed_by_owner(draft: Draft) -> str | None:
+    if any(one.is_static for one in draft.facts):
+        return "is a static pod of its node"
+    if draft.top.kind in ("pod", "podgroup"):
+        return "is made of bare pods, and no controller brings them back"
+    if draft.top.kind == "daemonset":
+        return "belongs to a DaemonSet, whose pods stay on their nodes"
+    return None
+
+
+def _specs(draft: Draft, shape: Shape) -> Iterable[tuple[PodSpec, int]]:
+    """What its pods with GPUs are made from, and their GPUs; without a template one pod stands for all."""
+    if shape.templates:
+        return [(one.template.spec, one.need.gpus) for one in shape.templates]
+    return [(one.pod.spec, one.need.gpus) for one in draft.facts if one.need][:1]
+
+
+def _depends_on_pods(spec: PodSpec, *, gpus_of_node: int, gpus: int) -> bool:
+    """Whether where other pods are decides where it may be. One pod a node is no wish where two do not fit on one."""
+    if not spec.affinity and not spec.topology_spread_constraints:
+        return False
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    apart = (spec.affinity.get("podAntiAffinity") or {}).get(required) or ()
+    is_alone_anyway = 2 * gpus > gpus_of_node and all(one.get("topologyKey") == HOSTNAME for one in apart)
+    spread = [one for one in spec.topology_spread_constraints if one.get("whenUnsatisfiable") != "ScheduleAnyway"]
+    is_near = bool((spec.affinity.get("podAffinity") or {}).get(required))
+    return is_near or bool(spread) or (bool(apart) and not is_alone_anyway)
 
 
 def _schedulers(draft: Draft) -> Sequence[str]:

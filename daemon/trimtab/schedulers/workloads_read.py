@@ -126,7 +126,13 @@ class _Making:
         restart = seconds_of(self.sources, f"{prefix}/{RESTART}")
         can_replace = traits.can_replace_pod(self.draft, self.sources, prefix)
         pool, is_plannable = self._pool([one.node for one in placements])
-        fixed = traits.why_fixed(self.draft, self.shape, self.scene.kind(BUDGETS).values(), is_parted=self._is_parted())
+        fixed = traits.why_fixed(
+            self.draft,
+            self.shape,
+            self.scene.kind(BUDGETS).values(),
+            is_parted=self._is_parted(),
+            gpus_of_node=self.scene.gpus_of_node,
+        )
         if fixed is None and not is_plannable:
             fixed = "may run on some nodes of its pool only, by its node selector or affinity"
         return Workload(
