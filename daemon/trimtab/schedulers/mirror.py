@@ -227,6 +227,7 @@ class Mirror:
             pace=Pace(self._clock, random.random),
             quiet_seconds_max=self._quiet_seconds_max,
             on_contact=self._poke,
+            rest=self._is_stopping.wait,
         )
 
     def _idle(self) -> Iterator[_Reading]:

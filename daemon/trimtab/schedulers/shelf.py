@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -16,6 +16,8 @@ from trimtab.schedulers.resources import Kind
 
 Thing = NodeObject | Pod | Loose
 Object = TypeVar("Object", NodeObject, Pod, Loose)
+Told = TypeVar("Told")
+CHANGES = ("ADDED", "MODIFIED", "DELETED")
 
 
 class _Template(Struct, frozen=True, omit_defaults=True):
@@ -46,11 +48,27 @@ class Page(Struct, frozen=True):
     api_version: str = msgspec.field(default="", name="apiVersion")
 
 
-class Event(Struct, frozen=True):
+class _Event(Struct, frozen=True):
     """One line of a watch."""
 
     type: str
     object: msgspec.Raw
+
+
+class _Told(Struct, Generic[Told], frozen=True):
+    """The same where all is as it should be, decoded in one pass."""
+
+    type: str
+    object: Told
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a line of a watch was: its type and the version that it brings; `status` of an ERROR."""
+
+    type: str
+    version: str = ""
+    status: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Head(Struct, frozen=True):
@@ -76,7 +94,9 @@ class Shelf(Generic[Object]):
         """`shape` is what the objects are decoded to."""
         self.kind = kind
         self._shape: type[Any] = shape
-        self._decoder = msgspec.json.Decoder(_SlimObject if kind.is_slim else shape)
+        decoded: Any = _SlimObject if kind.is_slim else shape
+        self._decoder = msgspec.json.Decoder(decoded)
+        self._line = msgspec.json.Decoder(_Told[decoded])
         self._objects: dict[str, Object] = {}
         self._unreadable: dict[str, str] = {}
         self._changes = 0
@@ -110,35 +130,47 @@ class Shelf(Generic[Object]):
                 self._changed()
         return differing
 
-    def take(self, event: Event) -> str:
-        """One ADDED, MODIFIED or DELETED; its resourceVersion."""
+    def hear(self, line: bytes) -> Heard:
+        """Take one line of a watch. DecodeError where it is no event at all."""
         try:
-            one = self._decoded(event.object, ("", ""))
-            metadata: Metadata = one.metadata
-        except NoData as error:
-            metadata = msgspec.json.decode(event.object, type=Head).metadata
-            with self._lock:
-                self._objects.pop(metadata.key, None)
-                self._unreadable.pop(metadata.key, None)
-                if event.type != "DELETED":
-                    self._unreadable[metadata.key] = str(error)
-                self._changed()
-            return metadata.resource_version
-        with self._lock:
-            self._unreadable.pop(metadata.key, None)
-            if event.type == "DELETED":
-                self._objects.pop(metadata.key, None)
-            else:
-                self._objects[metadata.key] = one
-            self._changed()
-        return metadata.resource_version
+            told: Any = self._line.decode(line)
+        except msgspec.ValidationError:
+            return self._hear_slowly(line)
+        if told.type == "ERROR":
+            return self._hear_slowly(line)
+        if told.type in CHANGES:
+            self._put(told.type, self._named(told.object, ("", "")))
+        return Heard(told.type, told.object.metadata.resource_version)
 
-    def empty(self) -> None:
-        """The kind is gone from the cluster."""
+    def _hear_slowly(self, line: bytes) -> Heard:
+        event = msgspec.json.decode(line, type=_Event)
+        if event.type == "ERROR":
+            return Heard("ERROR", status=msgspec.json.decode(event.object, type=dict[str, Any]))
+        metadata = msgspec.json.decode(event.object, type=Head).metadata
+        if event.type in CHANGES:
+            try:
+                self._put(event.type, self._decoded(event.object, ("", "")))
+            except NoData as error:
+                self._put_unreadable(event.type, metadata.key, str(error))
+        return Heard(event.type, metadata.resource_version)
+
+    def _put(self, how: str, one: Object) -> None:
+        key = one.metadata.key
         with self._lock:
-            if self._objects or self._unreadable:
-                self._objects, self._unreadable = {}, {}
-                self._changed()
+            self._unreadable.pop(key, None)
+            if how == "DELETED":
+                self._objects.pop(key, None)
+            else:
+                self._objects[key] = one
+            self._changed()
+
+    def _put_unreadable(self, how: str, key: str, why: str) -> None:
+        with self._lock:
+            self._objects.pop(key, None)
+            self._unreadable.pop(key, None)
+            if how != "DELETED":
+                self._unreadable[key] = why
+            self._changed()
 
     def _changed(self) -> None:
         self._changes += 1
@@ -149,6 +181,9 @@ class Shelf(Generic[Object]):
             found: Any = self._decoder.decode(raw)
         except msgspec.ValidationError:
             found = self._forgiving(raw)
+        return self._named(found, named)
+
+    def _named(self, found: Any, named: tuple[str, str]) -> Object:  # noqa: ANN401 - as it was decoded
         if isinstance(found, _SlimObject):
             spec = msgspec.to_builtins(found.spec)
             found = Loose(metadata=found.metadata, spec=spec, kind=found.kind, api_version=found.api_version)
