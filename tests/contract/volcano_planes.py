@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -55,11 +57,18 @@ class MemoryPlane:
 
 
 class Volcano(Protocol):
-    """Volcano beside an API server: the stand-in or the real one."""
+    """Volcano beside an API server with kubelets: the stand-in or the real one."""
+
+    api: HttpApi
+    silent: set[str]
 
     def start(self, name: str = "") -> None: ...
 
     def kill(self, name: str) -> None: ...
+
+    def start_webhooks(self, certificates: Path) -> None: ...
+
+    def stop_webhooks(self) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -67,13 +76,12 @@ class Volcano(Protocol):
 class ServerPlane:
     """A real API server with twelve nodes of its own, and whichever Volcano is given."""
 
-    def __init__(self, plane: ControlPlane, volcano: Volcano, api: HttpApi, *, silent: set[str], scale: float) -> None:
+    def __init__(self, plane: ControlPlane, volcano: Volcano, *, cycle_seconds: float) -> None:
         self.has_webhooks = False
-        self.api = api
+        self.api = volcano.api
         self._plane = plane
         self._volcano = volcano
-        self._silent = silent
-        self._scale = scale
+        self._scale = cycle_seconds
 
     def let_pass(self, seconds: float) -> None:
         time.sleep(seconds * self._scale)
@@ -93,7 +101,7 @@ class ServerPlane:
         self._volcano.start(name)
 
     def silence(self, node: str) -> None:
-        self._silent.add(node)
+        self._volcano.silent.add(node)
 
     def add_nodes(self) -> None:
         """n01 to n12, ready."""
@@ -106,15 +114,21 @@ class ServerPlane:
             client.patch("nodes", name, {"status": status}, kind="strategic", subresource="status")
         wait_for(lambda: not any(one["spec"].get("taints") for one in client.list("nodes")), "the nodes untainted")
 
-    def new_namespace(self, name: str) -> str:
-        """A namespace whose end takes all that is in it along."""
-        self._plane.client.create("namespaces", {"metadata": {"name": name}})
-        return name
+    def prepare(self, name: str, *, has_webhooks: bool) -> str:
+        """A namespace for a scenario, with or without Volcano's admission."""
+        if has_webhooks and not self.has_webhooks:
+            self._volcano.start_webhooks(self._plane.certificates)
+        elif self.has_webhooks and not has_webhooks:
+            self._volcano.stop_webhooks()
+        self.has_webhooks = has_webhooks
+        namespace = f"{name.partition('-')[0]}-{secrets.token_hex(3)}"
+        self._plane.client.create("namespaces", {"metadata": {"name": namespace}})
+        return namespace
 
     def clear(self, namespace: str) -> None:
         """As before the scenario: nodes open, no pods, queues and topology of Volcano's own only."""
         client = self._plane.client
-        self._silent.clear()
+        self._volcano.silent.clear()
         self._volcano.start()
         for kind in (JOB, POD_GROUP, PDB, COMMAND, CORE_JOB):
             self._drop_all(kind, namespace)
@@ -138,20 +152,21 @@ class ServerPlane:
                 self.api.call("DELETE", kind.path(namespace, one["metadata"]["name"]), body)
 
 
-def run_scenes_on(volcano: Callable[[ControlPlane], tuple[Volcano, HttpApi, set[str]]], *, scale: float, crds: Path):
-    """A plane with nodes, for a module's tests; ends with them."""
-    binaries = build.find()
-    assert binaries is not None, build.BUILD
-    plane = ControlPlane.boot(binaries, crds=[crds], has_kueue=False, has_kubelet=False)
+@contextmanager
+def a_server_plane(
+    make: Callable[[ControlPlane], Volcano], *, cycle_seconds: float, crds: Sequence[Path]
+) -> Iterator[ServerPlane]:
+    """A control plane without Kueue, with twelve nodes and a Volcano that runs."""
+    plane = ControlPlane.boot(build.find(), crds=list(crds), has_kueue=False, has_kubelet=False)
     try:
-        running, api, silent = volcano(plane)
+        volcano = make(plane)
         try:
-            server = ServerPlane(plane, running, api, silent=silent, scale=scale)
+            server = ServerPlane(plane, volcano, cycle_seconds=cycle_seconds)
             server.add_nodes()
-            running.start()
-            wait_for(lambda: len(plane.client.list(f"{QUEUE.version}/queues")) >= 2, "Volcano's queues")
+            volcano.start()
+            wait_for(lambda: len(plane.client.list(f"{QUEUE.version}/queues")) >= 2, "Volcano's own queues")
             yield server
         finally:
-            running.stop()
+            volcano.stop()
     finally:
         plane.stop()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from tests.cluster.client import Client
 from tests.cluster.volcano.api import Object, Refused
@@ -12,6 +13,7 @@ from tests.cluster.volcano.controller import Controller
 from tests.cluster.volcano.life import Kubelets
 from tests.cluster.volcano.over_http import AWAY, HttpApi
 from tests.cluster.volcano.scheduler import Scheduler
+from tests.cluster.volcano.webhook_server import WebhookServer
 from tests.cluster.volcano.world import CYCLE_SECONDS, Part
 
 from trimtab.clock import SystemClock
@@ -63,7 +65,7 @@ class _Waiter:
 
 
 class Standin:
-    """Controller and scheduler, and kubelets where they are asked for.
+    """Controller and scheduler, or whichever `parts` are asked for: `kubelets` too.
 
     `is_mine` says which nodes the scheduler sees: on a plane that others use too, those of one pool.
     """
@@ -74,20 +76,22 @@ class Standin:
         *,
         cycle_seconds: float = CYCLE_SECONDS,
         is_mine: Callable[[Object], bool] = lambda _: True,
-        has_kubelets: bool = False,
+        parts: Sequence[str] = ("controller", "scheduler"),
     ) -> None:
         self.api = HttpApi(client)
+        self._client = client
+        self._webhooks: WebhookServer | None = None
         clock = SystemClock()
         self._cycle_seconds = cycle_seconds
-        self._makers: dict[str, Callable[[], Part]] = {
-            "controller": lambda: Controller(self.api, clock),
-            "scheduler": lambda: Scheduler(self.api, clock, is_mine=is_mine),
-        }
+        scale = cycle_seconds / CYCLE_SECONDS
         self.silent: set[str] = set()
         """Nodes whose kubelet does nothing any more."""
-        if has_kubelets:
-            scale = cycle_seconds / CYCLE_SECONDS
-            self._makers["kubelets"] = lambda: Kubelets(self.api, clock, scale=scale, silent=self.silent)
+        makers: dict[str, Callable[[], Part]] = {
+            "controller": lambda: Controller(self.api, clock),
+            "scheduler": lambda: Scheduler(self.api, clock, is_mine=is_mine),
+            "kubelets": lambda: Kubelets(self.api, clock, scale=scale, silent=self.silent),
+        }
+        self._makers = {name: makers[name] for name in parts}
         self._drivers: dict[str, Driver] = {}
 
     def start(self, name: str = "") -> None:
@@ -111,8 +115,18 @@ class Standin:
         """Why parts were made anew."""
         return [text for driver in self._drivers.values() for text in driver.failures]
 
+    def start_webhooks(self, certificates: Path) -> None:
+        """From now on the API server asks before jobs and PodGroups are written."""
+        self._webhooks = WebhookServer(self._client, self.api, certificates=certificates)
+
+    def stop_webhooks(self) -> None:
+        if self._webhooks is not None:
+            self._webhooks.stop()
+            self._webhooks = None
+
     def stop(self) -> None:
         """Ends everything."""
+        self.stop_webhooks()
         for name in list(self._drivers):
             self.kill(name)
         self.api.close()

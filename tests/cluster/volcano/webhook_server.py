@@ -9,7 +9,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.cluster.client import Client, Json
+from tests.cluster.client import ApiError, Client, Json, wait_for
 from tests.cluster.volcano.api import JOB, POD_GROUP, QUEUE, Api, Kind, Object
 from tests.cluster.volcano.webhook import HOOKS, objection
 
@@ -37,6 +37,22 @@ class WebhookServer:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+
+def wait_until_asked(client: Client) -> None:
+    """Until the API server asks the webhooks: a job that needs more pods than it has is refused by them."""
+    body: Json = {"apiVersion": JOB.version, "kind": "Job", "metadata": {"name": "probe"}}
+    task = {"name": "worker", "replicas": 1, "template": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}
+    body["spec"] = {"minAvailable": 9, "queue": "default", "schedulerName": "volcano", "tasks": [task]}
+
+    def is_refused() -> bool:
+        try:
+            client.request("POST", JOB.path("default"), body, dryRun="All")
+        except ApiError as error:
+            return "denied the request" in error.message
+        return False
+
+    wait_for(is_refused, "Volcano's webhooks are asked")
 
 
 class _Server(ThreadingHTTPServer):
