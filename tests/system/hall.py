@@ -38,6 +38,9 @@ interval_seconds = 6.0
 expiry_seconds = 36000.0
 moves_max = 8
 cordoned_ratio_max = 0.9
+cordoned_ratio_max_per_pool = 0.9
+cordoned_ratio_max_per_rack = 0.9
+moves_per_workload_per_day = 20
 node_attempts_per_day = 20
 [issue]
 mode = "approve"
