@@ -210,7 +210,12 @@ class Cluster:
     def __post_init__(self) -> None:
         self._version = 0
         self.reader = KubernetesReader(
-            self, api=self.api, settings=self.settings, cluster="hall-a", clock=self.clock, devices=lambda: self.says
+            self,
+            api=self.api,
+            settings=self.settings,
+            cluster="hall-a",
+            clock=self.clock,
+            devices=lambda: dict(self.says),
         )
 
     def objects(self) -> Mirrored:

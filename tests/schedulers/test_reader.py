@@ -62,6 +62,19 @@ def test_what_is_not_whole_gives_no_snapshot_and_its_reason():
     assert cluster.api.paths == ["/version", "/version"]
 
 
+def test_an_unchanged_cluster_gives_the_same_snapshot_of_a_later_moment():
+    cluster = kueue_world("workload-admitted-tas")
+    before = cluster.snapshot()
+    cluster.clock.advance(5)
+    after = cluster.snapshot()
+    assert after == replace(before, taken_at=cluster.clock.now())
+    assert after.workloads is before.workloads  # nothing was made anew
+    cluster.says["n0"] = devices("n0")
+    assert cluster.node("n0").gpus[0].uuid == "GPU-n0-0"
+    cluster.put(node("n9"))
+    assert "n9" in cluster.snapshot().node_by_name
+
+
 # --- Kueue, as recorded
 
 

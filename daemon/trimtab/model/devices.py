@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from trimtab.model.reading import GpuReading, GpuState
 from trimtab.model.window import GpuNow, NodeNow, Window
@@ -46,8 +47,14 @@ def devices_of(window: Window) -> Mapping[str, NodeDevices]:
     fresh = {name: node for name, node in window.nodes.items() if is_fresh(node, window.at)}
     for key, now in window.gpus.items():
         node = fresh.get(key.node)
-        if node is not None and _is_of_last_report(now, node):
-            found.setdefault(key.node, []).extend(_devices(now.reading))
+        if node is None or not _is_of_last_report(now, node):
+            continue
+        devices = found.get(key.node)
+        if devices is None:
+            devices = found[key.node] = []
+        devices.append(_gpu(now.reading))
+        if now.reading.instances:
+            devices += _slices(now.reading)
     return {name: _node_devices(devices) for name, devices in found.items()}
 
 
@@ -57,36 +64,45 @@ def is_fresh(node: NodeNow, at: datetime) -> bool:
 
 
 def _is_of_last_report(now: GpuNow, node: NodeNow) -> bool:
+    if now.received_at == node.received_at:
+        return True
     return (node.received_at - now.received_at).total_seconds() <= 1.5 * node.interval_seconds
 
 
 def _node_devices(devices: list[Device]) -> NodeDevices:
-    ordered = sorted(devices, key=lambda one: (one.index is None, one.index or 0, one.uuid))
-    return NodeDevices(devices=tuple(ordered), says_holders=any(one.holders for one in ordered))
+    devices.sort(key=_order)
+    return NodeDevices(devices=tuple(devices), says_holders=any(one.holders for one in devices))
 
 
-def _devices(reading: GpuReading) -> Iterable[Device]:
+def _order(device: Device) -> tuple[int, str]:
+    return (1 << 30 if device.index is None else device.index), device.uuid
+
+
+def _gpu(reading: GpuReading) -> Device:
     info = reading.info
-    is_ok = reading.state is GpuState.OK
-    yield Device(
-        uuid=reading.uuid,
+    return Device(
+        uuid=info.uuid,
         index=info.index,
         model=info.model,
         holders=_pods(reading.holder, reading.shared_by),
-        is_ok=is_ok,
+        is_ok=reading.state is GpuState.OK,
     )
+
+
+def _slices(reading: GpuReading) -> Iterable[Device]:
     for each in reading.instances:
         parts = [reading.uuid, str(each.gi), *([] if each.ci is None else [str(each.ci)])]
         yield Device(
             uuid="/".join(parts),
-            index=info.index,
-            model=info.model,
+            index=reading.info.index,
+            model=reading.info.model,
             holders=_pods(each.holder, ()),
-            is_ok=is_ok,
+            is_ok=reading.state is GpuState.OK,
             is_slice=True,
         )
 
 
+@lru_cache(maxsize=65_536)
 def _pods(holder: str | None, shared_by: tuple[str, ...]) -> tuple[str, ...]:
     """Those holders that are pods: a job id of another scheduler says nothing here."""
     names = dict.fromkeys((*(holder or "").split(", "), *shared_by))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import zip_longest
 from typing import Protocol
 
@@ -40,6 +42,8 @@ from trimtab.settings import KubernetesSettings
 VERSION = "/version"
 """Small, and allowed to everybody: a frozen server does not answer it, while its open watches are silent."""
 _NOTHING = object()
+REPEATED_FOR = timedelta(minutes=1)
+"""A snapshot of an unchanged cluster is given again for so long; what time alone changes may wait as long."""
 FORGET_EVERY = 60
 """Snapshots between two sweeps of what was derived from objects that are gone."""
 
@@ -81,6 +85,24 @@ class Mirrors(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Last:
+    """The last snapshot and what it was made of."""
+
+    snapshot: ClusterSnapshot
+    objects: Objects
+    devices: Mapping[str, NodeDevices]
+
+    def is_of(self, objects: Objects, devices: Mapping[str, NodeDevices]) -> bool:
+        """Whether it was made of the very same objects: a mirror gives an unchanged kind's mapping again."""
+        before = self.objects
+        if objects.nodes is not before.nodes or objects.pods is not before.pods:
+            return False
+        if objects.others.keys() != before.others.keys() or objects.served != before.served:
+            return False
+        return all(items is before.others[kind] for kind, items in objects.others.items()) and devices == self.devices
+
+
 class KubernetesReader:
     """Makes the snapshot. Between two of them it keeps what it derived from objects that have not changed."""
 
@@ -111,6 +133,7 @@ class KubernetesReader:
         self._places_of: tuple[Mapping[str, Loose] | None, ...] = ()
         self._view = View()
         self._made = 0
+        self._last: _Last | None = None
 
     @property
     def view(self) -> View:
@@ -123,13 +146,19 @@ class KubernetesReader:
         objects = self._mirror.objects()
         if objects.why_not_whole is not None:
             raise SchedulerUnavailable(f"The cluster is not seen whole: {objects.why_not_whole}")
-        return self._snapshot_of(objects)
+        devices = self._devices()
+        last, now = self._last, self._clock.now()
+        if last is not None and now - last.snapshot.taken_at < REPEATED_FOR and last.is_of(objects, devices):
+            return replace(last.snapshot, taken_at=now)
+        snapshot = self._snapshot_of(objects, devices)
+        self._last = _Last(snapshot=snapshot, objects=objects, devices=devices)
+        return snapshot
 
-    def _snapshot_of(self, objects: Objects) -> ClusterSnapshot:
+    def _snapshot_of(self, objects: Objects, devices: Mapping[str, NodeDevices]) -> ClusterSnapshot:
         pods = self._pod_facts(objects.pods)
         nodes = self._node_facts(objects)
         dra = Dra(objects.others, self._resources)
-        stock = self._inventory.stock(nodes, pods.values(), self._devices(), dra)
+        stock = self._inventory.stock(nodes, pods.values(), devices, dra)
         on_nodes = [signed_node(facts) for facts in nodes.values() if facts.holds]
         on_others = list(signed_others(objects.others, self._settings.prefix))
         signed = [
