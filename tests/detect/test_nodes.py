@@ -13,7 +13,7 @@ from trimtab.detect.clock_skew import ClockSkew
 from trimtab.detect.gpus_missing import GpusMissing
 from trimtab.detect.node_silent import NodeSilent
 from trimtab.model.advice import Action, Finding, Severity
-from trimtab.model.reading import GpuState
+from trimtab.model.reading import GpuState, MigReading
 from trimtab.model.window import Window
 from trimtab.settings import DetectSettings
 
@@ -133,6 +133,15 @@ def test_a_scheduler_that_counts_fewer_too_is_the_second_source():
     node = replace(node, gpus=(*node.gpus[:7], replace(node.gpus[7], is_usable=False)))
     (finding,) = missing(seven_of_eight(snapshot=a_snapshot([node])))
     assert finding.is_corroborated
+
+
+def test_gpus_that_are_split_into_instances_are_no_second_source():
+    node = a_node("gpu-00")
+    node = replace(node, gpus=(replace(node.gpus[0], is_usable=False), *node.gpus[1:]))
+    split = with_reading(readings("gpu-00", gpus=7), 0, instances=(MigReading(gi=1),))
+    window = with_node(a_window({"gpu-00": split}, snapshot=a_snapshot([node])), "gpu-00", gpus_expected=8)
+    (finding,) = missing(window)
+    assert not finding.is_corroborated
 
 
 def test_a_gpu_that_an_event_says_fell_off_is_not_told_twice():

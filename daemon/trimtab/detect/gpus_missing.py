@@ -112,7 +112,12 @@ def _fabric(shown: Mapping[str, GpuNow]) -> Iterator[Evidence]:
 
 
 def _scheduler_agrees(node: NodeNow, fleet: Fleet, expected: int) -> Iterator[Evidence]:
-    """The second source: the scheduler too counts fewer usable GPUs than there should be."""
+    """The second source: the scheduler too counts fewer usable GPUs than there should be.
+
+    GPUs that are split into instances are not given out whole, and so say nothing.
+    """
+    if any(now.reading.instances for key, now in fleet.window.gpus.items() if key.node == node.name):
+        return
     known = fleet.window.snapshot.node_by_name.get(node.name) if fleet.window.snapshot else None
     usable = sum(gpu.is_usable for gpu in known.gpus) if known else expected
     if usable < expected:
