@@ -47,7 +47,7 @@ class Admission(Life):
 
     def _reserve(self) -> str | None:
         """The next in each queue's order that fits; who does not fit says why, and lets others pass."""
-        for queue in self.kube.all(QUEUES):
+        for queue in self.seen.all(QUEUES):
             if not is_true(queue, "Active"):
                 continue
             for one in self._pending(queue):
@@ -86,16 +86,16 @@ class Admission(Life):
         head = "couldn't assign flavors to pod set main: "
         if missing > 0:
             return f"{head}insufficient unused quota for {GPU} in flavor {flavor['name']}, {missing} more needed"
-        made = self.kube.see(f"{ROOT}/resourceflavors/{flavor['name']}")
+        made = self.seen.see(f"{ROOT}/resourceflavors/{flavor['name']}")
         if made is None or not made["spec"].get("topologyName"):
             return None
-        found = place(wish, self.kube.all("nodes"), self._free(without=one))
+        found = place(wish, self.seen.all("nodes"), self._free(without=one))
         return f"{head}{found}" if isinstance(found, str) else found
 
     def _wish(self, one: Json) -> Wish:
         pod_set, queue = one["spec"]["podSets"][0], self._queue_of(one)
         flavor = queue["spec"]["resourceGroups"][0]["flavors"][0]["name"] if queue else ""
-        made = self.kube.see(f"{ROOT}/resourceflavors/{flavor}") or {"spec": {}}
+        made = self.seen.see(f"{ROOT}/resourceflavors/{flavor}") or {"spec": {}}
         selector = {**(made["spec"].get("nodeLabels") or {}), **_asked_for(one)}
         return Wish(
             pods=pod_set["count"],
@@ -107,14 +107,14 @@ class Admission(Life):
     def _free(self, *, without: Json | None) -> dict[str, int]:
         uid = without["metadata"]["uid"] if without else ""
         others = [one for one in self.workloads() if one["metadata"]["uid"] != uid and is_true(one, "QuotaReserved")]
-        return free_gpus(self.kube.all("nodes"), others, self.kube.all("pods"))
+        return free_gpus(self.seen.all("nodes"), others, self.seen.all("pods"))
 
     def _quota_left(self, queue: Json) -> int:
         """With a cohort all of it counts together: whoever is first borrows."""
         cohort = queue["spec"].get("cohortName")
         mine = [
             one
-            for one in self.kube.all(QUEUES)
+            for one in self.seen.all(QUEUES)
             if one["metadata"]["name"] == queue["metadata"]["name"]
             or (cohort and one["spec"].get("cohortName") == cohort)
         ]
@@ -171,7 +171,7 @@ class Admission(Life):
 
     def _is_lost(self, workload: Json, node: str) -> bool:
         """An excluded node counts once a pod there goes, or one that is pinned there is not bound yet."""
-        found = self.kube.see(f"/api/v1/nodes/{node}")
+        found = self.seen.see(f"/api/v1/nodes/{node}")
         if found is not None and is_open(found):
             return False
         job = self.job_of(workload)
@@ -205,7 +205,7 @@ class Admission(Life):
         return None
 
     def _other_nodes(self, workload: Json, kept: Mapping[str, int], pods: int) -> Mapping[str, int] | None:
-        nodes = {one["metadata"]["name"]: one for one in self.kube.all("nodes")}
+        nodes = {one["metadata"]["name"]: one for one in self.seen.all("nodes")}
         if self._stopped_by(workload) or not all(is_open(nodes[name]) for name in kept):
             return None
         wish = self._wish(workload)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.fakes.kube import FakeKube
-from tests.fakes.kueue_room import CORDONED, GPU, HOSTNAME, assignment_of, gpus_of, is_true
+from tests.fakes.kueue_room import CORDONED, GPU, HOSTNAME, Seen, assignment_of, gpus_of, is_true
 
 Json = dict[str, Any]
 ROOT = "/apis/kueue.x-k8s.io/v1beta2"
@@ -19,8 +19,8 @@ OVER = ("Succeeded", "Failed")
 class Around:
     """The other controllers; `acts` in their order."""
 
-    def __init__(self, kube: FakeKube) -> None:
-        self.kube = kube
+    def __init__(self, kube: FakeKube, seen: Seen) -> None:
+        self.kube, self.seen = kube, seen
         self.acts: tuple[Callable[[], str | None], ...] = (
             self._taint_cordoned,
             self._suspend,
@@ -41,7 +41,7 @@ class Around:
         uid = job["metadata"]["uid"]
         return [
             pod
-            for pod in self.kube.all("pods")
+            for pod in self.seen.all("pods")
             if any(one["uid"] == uid for one in pod["metadata"].get("ownerReferences") or [])
         ]
 
@@ -75,7 +75,7 @@ class Around:
     # --- acts
 
     def _taint_cordoned(self) -> str | None:
-        for node in self.kube.all("nodes"):
+        for node in self.seen.all("nodes"):
             taints = (node.get("spec") or {}).get("taints") or []
             is_tainted = any(one["key"] == CORDONED for one in taints)
             is_cordoned = bool((node.get("spec") or {}).get("unschedulable"))
@@ -90,10 +90,10 @@ class Around:
 
     def _queued(self) -> list[tuple[Json, Json | None]]:
         """Jobs of Kueue's with their Workloads."""
-        found = self.kube.all("workloads.kueue.x-k8s.io")
+        found = self.seen.all("workloads.kueue.x-k8s.io")
         by_owner = {one["metadata"]["ownerReferences"][0]["uid"]: one for one in found}
         jobs = [
-            job for job in self.kube.all("jobs.batch") if not is_true(job, "Complete") and not is_true(job, "Failed")
+            job for job in self.seen.all("jobs.batch") if not is_true(job, "Complete") and not is_true(job, "Failed")
         ]
         return [(job, by_owner.get(job["metadata"]["uid"])) for job in jobs]
 
@@ -113,7 +113,7 @@ class Around:
         return None
 
     def _end_pods(self) -> str | None:
-        for pod in self.kube.all("pods"):
+        for pod in self.seen.all("pods"):
             if self.is_going(pod):
                 self._edit_pod(pod, {"status": {"phase": "Failed"}})
                 return f"pod {pod['metadata']['name']} failed"
@@ -144,7 +144,7 @@ class Around:
 
     def _selector(self, workload: Json) -> Json:
         assigned = workload["status"]["admission"]["podSetAssignments"][0]
-        flavor = self.kube.see(f"{ROOT}/resourceflavors/{assigned['flavors'][GPU]}") or {"spec": {}}
+        flavor = self.seen.see(f"{ROOT}/resourceflavors/{assigned['flavors'][GPU]}") or {"spec": {}}
         selector = dict(flavor["spec"].get("nodeLabels") or {})
         for check in workload["status"].get("admissionChecks") or []:
             for update in check.get("podSetUpdates") or []:
@@ -206,7 +206,7 @@ class Around:
         return None
 
     def _bind(self) -> str | None:
-        for pod in self.kube.all("pods"):
+        for pod in self.seen.all("pods"):
             if pod["spec"].get("nodeName") or pod["spec"].get("schedulingGates") or self.goes(pod):
                 continue
             node = self._node_for(pod)
@@ -219,14 +219,14 @@ class Around:
     def _node_for(self, pod: Json) -> str | None:
         """The emptiest node that takes it: kube-scheduler spreads."""
         free: list[tuple[int, str]] = []
-        for node in self.kube.all("nodes"):
+        for node in self.seen.all("nodes"):
             name, labels = node["metadata"]["name"], node["metadata"].get("labels") or {}
             if not (pod["spec"].get("nodeSelector") or {}).items() <= labels.items() or not is_true(node, "Ready"):
                 continue
             if any(not _is_tolerated(taint, pod) for taint in (node.get("spec") or {}).get("taints") or []):
                 continue
             here = [
-                one for one in self.kube.all("pods") if one["spec"].get("nodeName") == name and not self.is_over(one)
+                one for one in self.seen.all("pods") if one["spec"].get("nodeName") == name and not self.is_over(one)
             ]
             left = int(node["status"]["allocatable"].get(GPU, 0)) - sum(gpus_of(one["spec"]) for one in here)
             if left >= gpus_of(pod["spec"]):
@@ -234,7 +234,7 @@ class Around:
         return min(free)[1] if free else None
 
     def _run(self) -> str | None:
-        for pod in self.kube.all("pods"):
+        for pod in self.seen.all("pods"):
             is_new = (pod.get("status") or {}).get("phase", "Pending") == "Pending"
             if pod["spec"].get("nodeName") and is_new and "deletionTimestamp" not in pod["metadata"]:
                 ready = [{"type": kind, "status": "True"} for kind in ("PodScheduled", "Ready")]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.fakes.kube import FakeKube
 from tests.fakes.kueue_around import Around
-from tests.fakes.kueue_room import conditions, is_true
+from tests.fakes.kueue_room import Seen, conditions, is_true
 
 Json = dict[str, Any]
 ROOT = "/apis/kueue.x-k8s.io/v1beta2"
@@ -23,12 +23,13 @@ class Life:
 
     def __init__(self, kube: FakeKube) -> None:
         self.kube = kube
-        self.around = Around(kube)
+        self.seen = Seen(kube)
+        self.around = Around(kube, self.seen)
 
     # --- objects
 
     def workloads(self) -> list[Json]:
-        return self.kube.all(WORKLOADS)
+        return self.seen.all(WORKLOADS)
 
     def workload_of(self, job: Json) -> Json | None:
         uid = job["metadata"]["uid"]
@@ -36,12 +37,12 @@ class Life:
 
     def job_of(self, workload: Json) -> Json | None:
         meta = workload["metadata"]
-        return self.kube.see(f"/apis/batch/v1/namespaces/{meta['namespace']}/jobs/{meta['ownerReferences'][0]['name']}")
+        return self.seen.see(f"/apis/batch/v1/namespaces/{meta['namespace']}/jobs/{meta['ownerReferences'][0]['name']}")
 
     def _queue_of(self, workload: Json) -> Json | None:
         meta = workload["metadata"]
-        local = self.kube.see(f"{ROOT}/namespaces/{meta['namespace']}/localqueues/{workload['spec']['queueName']}")
-        return self.kube.see(f"{ROOT}/clusterqueues/{local['spec']['clusterQueue']}") if local else None
+        local = self.seen.see(f"{ROOT}/namespaces/{meta['namespace']}/localqueues/{workload['spec']['queueName']}")
+        return self.seen.see(f"{ROOT}/clusterqueues/{local['spec']['clusterQueue']}") if local else None
 
     def _write(self, workload: Json, status: Json, *, told: Mapping[str, tuple[str, str, str]] | None = None) -> None:
         """Merge into a Workload's status; `told`: condition -> status, reason, message."""
@@ -55,7 +56,7 @@ class Life:
     # --- a Workload's life
 
     def _make_workload(self) -> str | None:
-        for job in self.kube.all("jobs.batch"):
+        for job in self.seen.all("jobs.batch"):
             meta = job["metadata"]
             if QUEUE_NAME not in (meta.get("labels") or {}) or self.workload_of(job) is not None:
                 continue
@@ -93,17 +94,17 @@ class Life:
         return None
 
     def _priority(self, name: str | None) -> int:
-        found = self.kube.see(f"{ROOT}/workloadpriorityclasses/{name}") if name else None
+        found = self.seen.see(f"{ROOT}/workloadpriorityclasses/{name}") if name else None
         return int(found["value"]) if found else 0
 
     def _tell_queues(self) -> str | None:
-        for queue in self.kube.all(QUEUES):
+        for queue in self.seen.all(QUEUES):
             wanted = self._state_of(queue)
             if conditions(queue).get("Active") != wanted:
                 self._say_active(f"{ROOT}/clusterqueues/{queue['metadata']['name']}", *wanted)
                 return f"ClusterQueue {queue['metadata']['name']} {wanted[1]}"
-        for local in self.kube.all(LOCALS):
-            queue = self.kube.see(f"{ROOT}/clusterqueues/{local['spec']['clusterQueue']}")
+        for local in self.seen.all(LOCALS):
+            queue = self.seen.see(f"{ROOT}/clusterqueues/{local['spec']['clusterQueue']}")
             wanted = ("True", "Ready")
             if local["spec"].get("stopPolicy", "None") != "None":
                 wanted = ("False", "Stopped")
@@ -123,7 +124,7 @@ class Life:
         if queue["spec"].get("stopPolicy", "None") != "None":
             return "False", "Stopped"
         for name in _checks_of(queue):
-            check = self.kube.see(f"{ROOT}/admissionchecks/{name}")
+            check = self.seen.see(f"{ROOT}/admissionchecks/{name}")
             if check is None or not is_true(check, "Active"):
                 return "False", "AdmissionCheckInactive"
         return "True", "Ready"
@@ -151,7 +152,7 @@ class Life:
     def _stopped_by(self, workload: Json) -> str | None:
         queue = self._queue_of(workload)
         meta, name = workload["metadata"], workload["spec"]["queueName"]
-        local = self.kube.see(f"{ROOT}/namespaces/{meta['namespace']}/localqueues/{name}")
+        local = self.seen.see(f"{ROOT}/namespaces/{meta['namespace']}/localqueues/{name}")
         if queue is None or local is None:
             return f"LocalQueue {name}"
         if local["spec"].get("stopPolicy", "None") != "None":

@@ -7,10 +7,41 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.fakes.kube import FakeKube
+
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
 HOSTNAME = "kubernetes.io/hostname"
 CORDONED = "node.kubernetes.io/unschedulable"
+
+
+class Seen:
+    """Reads of the fake server, each made once a version of its state; what comes back is not to be changed."""
+
+    def __init__(self, kube: FakeKube) -> None:
+        self._kube = kube
+        self._version: object = None
+        self._kinds: dict[str, list[Json]] = {}
+        self._paths: dict[str, Json | None] = {}
+
+    def all(self, kind: str) -> list[Json]:
+        """All objects of a kind."""
+        self._refresh()
+        if kind not in self._kinds:
+            self._kinds[kind] = self._kube.all(kind)
+        return self._kinds[kind]
+
+    def see(self, path: str) -> Json | None:
+        """One object, or None."""
+        self._refresh()
+        if path not in self._paths:
+            self._paths[path] = self._kube.see(path)
+        return self._paths[path]
+
+    def _refresh(self) -> None:
+        state = self._kube.snapshot()
+        if state is not self._version:
+            self._version, self._kinds, self._paths = state, {}, {}
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ the queues that ask for the check; what runs goes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
 
 from trimtab.clock import Clock, iso
-from trimtab.errors import SchedulerError, SchedulerUnavailable
+from trimtab.errors import SchedulerConflict, SchedulerError, SchedulerGone, SchedulerUnavailable
 from trimtab.model.advice import Subject
 from trimtab.model.command import Command, CommandState, Cost, Gain, Recommendation, RecommendationKind
 from trimtab.schedulers.kubernetes import PatchKind
@@ -153,11 +154,12 @@ class KueueCheck:
         return in_hand or any(check.selects(key) for check in one.checks)
 
     def _unsign(self, command: Command, view: View, one: KueueWorkload) -> None:
+        """Take what lasted off a Workload that sits there no more; where somebody else wrote meanwhile, next beat."""
         kept = [hold for hold in read_holds(one.annotations, self.pen.prefix) if not hold.lasts]
         metadata = {"resourceVersion": one.version, "annotations": {annotation(self.pen.prefix): hold_text(kept)}}
         path = path_of(view, WORKLOADS, one.key)
-        what = f"let go of {one.key}"
-        self.pen.patch(command, path, {"metadata": metadata}, PatchKind.MERGE, what=what)
+        with suppress(SchedulerConflict, SchedulerGone):
+            self.pen.patch(command, path, {"metadata": metadata}, PatchKind.MERGE, what=f"let go of {one.key}")
 
     def _command(self, why: str) -> Command:
         """Writes of the check belong to no command; the audit wants to know why all the same."""
