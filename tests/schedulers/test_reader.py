@@ -144,6 +144,16 @@ def test_our_stop_of_what_runs_again_is_still_held():
     assert snapshot.held == (Held(mark=MARK, what="suspend on workload a/job-train-7b2dc"),)
 
 
+def test_a_job_of_kueues_whose_workload_is_not_seen_is_kueues_and_left_alone():
+    bodies = [recorded("job-running"), recorded("pod-running-tas")]
+    assert a_cluster(node("n0"), *bodies).workload("a/job/train").controller == "kubernetes"  # there is no Kueue
+    cluster = kueue_world("workload-finished", "job-running").put(recorded("pod-running-tas"))
+    found = cluster.workload("a/job/train")
+    assert (found.controller, found.why_fixed) == ("kueue", "is Kueue's, and its Workload is not known")
+    cluster.put(recorded("workload-admitted-tas"))
+    assert cluster.workload("a/job/train").why_fixed is None
+
+
 def test_an_old_version_of_the_api_reads_the_same():
     new = kueue_world("workload-admitted-tas").workload("a/job/train")
     assert kueue_world("workload-admitted-tas.v1beta1").workload("a/job/train") == new

@@ -14,6 +14,7 @@ from trimtab.schedulers.pods import quantity
 from trimtab.schedulers.standing import PLACEMENT, QUOTA, Standing, conditions, of_pods, words
 
 CLUSTER_QUEUES, LOCAL_QUEUES = "clusterqueues.kueue.x-k8s.io", "localqueues.kueue.x-k8s.io"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 WORKLOAD_ANNOTATION = "kueue.x-k8s.io/workload"
 ELASTIC_JOB = "kueue.x-k8s.io/elastic-job"
 SOMEBODY = "somebody"

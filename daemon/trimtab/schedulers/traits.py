@@ -8,7 +8,7 @@ from typing import Any
 from trimtab.model.cluster import Elastic
 from trimtab.schedulers import volcano_read
 from trimtab.schedulers.drafts import Draft
-from trimtab.schedulers.kueue_read import ELASTIC_JOB
+from trimtab.schedulers.kueue_read import ELASTIC_JOB, QUEUE_LABEL, WORKLOAD_ANNOTATION
 from trimtab.schedulers.objects import Loose, PodSpec
 from trimtab.schedulers.owners import DEPLOYMENTS, JOB_SETS, JOBS, REPLICA_SETS, STATEFUL_SETS, VOLCANO_JOBS
 from trimtab.schedulers.places import HOSTNAME
@@ -92,12 +92,12 @@ def elastic_of(draft: Draft, shape: Shape) -> Elastic | None:
 
 
 def why_fixed(
-    draft: Draft, shape: Shape, budgets: Iterable[Loose], *, is_parted: bool, gpus_of_node: int
+    draft: Draft, shape: Shape, budgets: Iterable[Loose], *, is_parted: bool, is_orphan: bool, gpus_of_node: int
 ) -> str | None:
     """Why it cannot be moved at all, as the end of a sentence about it. `gpus_of_node`: of the largest node."""
     by_owner = _fixed_by_owner(draft)
-    if by_owner is not None:
-        return by_owner
+    if by_owner is not None or is_orphan:
+        return by_owner or "is Kueue's, and its Workload is not known"
     if is_parted or shape.uses_parts or any(one.need.parts for one in draft.facts):
         return "runs on MIG instances or shared GPUs, which are not planned for"
     if any(_depends_on_pods(spec, gpus_of_node=gpus_of_node, gpus=gpus) for spec, gpus in _specs(draft, shape)):
@@ -145,9 +145,19 @@ def _schedulers(draft: Draft) -> Sequence[str]:
     return tuple({one.pod.spec.scheduler_name for one in draft.facts})
 
 
-def controller_of(draft: Draft, *, group: Loose | None) -> str:
+def lacks_workload(draft: Draft) -> bool:
+    """Whether it is Kueue's by its marks and no Workload stands for it: not seen yet, or run in another cluster."""
+    if draft.kueues:
+        return False
+    item = draft.top.object
+    if item is not None and QUEUE_LABEL in item.metadata.labels:
+        return True
+    return any(WORKLOAD_ANNOTATION in one.pod.metadata.annotations for one in draft.facts)
+
+
+def controller_of(draft: Draft, *, group: Loose | None, is_orphan: bool) -> str:
     """Whose adapter moves it."""
-    if draft.kueue is not None:
+    if draft.kueue is not None or is_orphan:
         return "kueue"
     if draft.top.plural == VOLCANO_JOBS:
         return "volcano"

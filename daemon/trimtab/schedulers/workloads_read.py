@@ -104,7 +104,8 @@ class _Making:
         self.job = self.top.object if self.top.plural == VOLCANO_JOBS else None
         groups = scene.kind(volcano_read.POD_GROUPS)
         self.group = volcano_read.group_of(self.top.namespace, self.job, self.pods, groups) if groups else None
-        self.controller = traits.controller_of(draft, group=self.group)
+        self.is_orphan = KUEUE_WORKLOADS in scene.others and traits.lacks_workload(draft)
+        self.controller = traits.controller_of(draft, group=self.group, is_orphan=self.is_orphan)
         self.sources = self._sources()
 
     def made(self) -> Made | None:
@@ -131,6 +132,7 @@ class _Making:
             self.shape,
             self.scene.kind(BUDGETS).values(),
             is_parted=self._is_parted(),
+            is_orphan=self.is_orphan,
             gpus_of_node=self.scene.gpus_of_node,
         )
         if fixed is None and not is_plannable:
