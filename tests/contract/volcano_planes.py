@@ -34,6 +34,7 @@ class MemoryPlane:
             self.world.kube.refuses = denials(self.world.kube)
         self.api = self.world.api
         self.world.add_nodes()
+        self.world.advance(1.5)  # Volcano's own queues are there and open
 
     def let_pass(self, seconds: float) -> None:
         self.world.advance(seconds)

@@ -63,7 +63,6 @@ class Stage:
         self.namespace = namespace
         self.refusals: list[tuple[int, str]] = []
         self._feeds: list[tuple[Kind, Feed]] = []
-        self._is_recording = False
         self._before: list[Event] = []
 
     # --- what is told
@@ -71,26 +70,24 @@ class Stage:
     def record(self) -> None:
         """From here on it is told what happens: what is there now is the beginning."""
         self._feeds = [(kind, self.plane.api.follow(kind.collection)) for kind in WATCHED]
-        self.plane.until(self._has_begun, "the feeds have begun")
         self._before = [
             watched("INITIAL", kind.name, change.object)
             for kind, feed in self._feeds
             for change in feed.drain()
             if self._is_here(change.object)
         ]
-        self._is_recording = True
-
-    def _has_begun(self) -> bool:
-        return all(getattr(feed, "has_begun", True) for _, feed in self._feeds)
 
     def story(self, *, place: PlaceWords) -> Story:
         """What happened since."""
         told = [(kind, change) for kind, feed in self._feeds for change in feed.drain() if self._is_here(change.object)]
         told.sort(key=lambda one: int(one[1].object["metadata"]["resourceVersion"]))
-        for _, feed in self._feeds:
-            feed.close()
         events = [watched(change.type, kind.name, change.object) for kind, change in told]
         return Teller(place=place).tell([*self._before, *events], has_whole_objects=True)
+
+    def close(self) -> None:
+        """Nothing is told any more."""
+        for _, feed in self._feeds:
+            feed.close()
 
     def _is_here(self, obj: Object) -> bool:
         return obj["metadata"].get("namespace", self.namespace) == self.namespace and not _is_filler(obj)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, cast
 
 from tests.cluster.volcano.api import NODE, Object
 from tests.cluster.volcano.controller import Controller
@@ -13,6 +15,7 @@ from tests.cluster.volcano.scheduler import Scheduler
 from tests.cluster.volcano.store import Store
 from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
+from tests.fakes.kube_store import State
 
 CYCLE_SECONDS = 1.0
 ROUNDS_MAX = 500
@@ -28,6 +31,15 @@ class Part(Protocol):
     def due_seconds(self) -> float | None: ...
 
     def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A world's state."""
+
+    objects: State
+    parts: tuple[dict[str, Part], Scheduler | None]
+    moment: tuple[float, float]
 
 
 class World:
@@ -80,6 +92,25 @@ class World:
                 if self.scheduler is not None:
                     self.scheduler.step()
             self.settle()
+
+    def save(self) -> Saved:
+        """All of it as it is, objects and what the parts have in mind, to come back to with `restore`."""
+        return Saved(self.kube.snapshot(), self._copied((self._parts, self.scheduler)), self._moment())
+
+    def restore(self, saved: Saved) -> None:
+        """As it was when it was saved; the same may be restored again and again."""
+        now_seconds, self._next_cycle_seconds = saved.moment
+        self.clock.advance(now_seconds - self.clock.monotonic_seconds())
+        self.kube.restore(saved.objects)
+        self._parts, self.scheduler = self._copied(saved.parts)
+        self.kubelets = cast("Kubelets", self._parts["kubelets"])
+
+    def _moment(self) -> tuple[float, float]:
+        return self.clock.monotonic_seconds(), self._next_cycle_seconds
+
+    def _copied(self, parts: tuple[dict[str, Part], Scheduler | None]) -> tuple[dict[str, Part], Scheduler | None]:
+        """Copies that work on the same API and clock."""
+        return copy.deepcopy(parts, {id(one): one for one in (self.kube, self.api, self.clock)})
 
     def add_nodes(self, racks: int = 3, per_rack: int = 4, *, gpus: int = 8) -> list[str]:
         """Nodes n01, n02 … in racks r1, r2 …, ready."""
