@@ -53,10 +53,12 @@ def main() -> int:
         f"        snapshots: {best['snapshots']} at {best['snapshot_cpu_seconds']:.3f} s CPU each, "
         f"{best['workloads']} workloads, {best['nodes']} nodes; whole: {best['whole']}"
     )
-    print(
-        f"ratio   ours / peer: first {best['first_cpu_seconds'] / other['first_cpu_seconds']:.2f}, "
-        f"steady {best['share'] / other['share']:.2f}, RSS {best['rss_mib'] / other['rss_mib']:.2f}"
-    )
+    for role in ("ours", "mirror"):
+        one = found[role]
+        print(
+            f"ratio   {role} / peer: first {one['first_cpu_seconds'] / other['first_cpu_seconds']:.2f}, "
+            f"steady {one['share'] / other['share']:.2f}, RSS {one['rss_mib'] / other['rss_mib']:.2f}"
+        )
     is_met = (
         best["first_cpu_seconds"] <= CPU_BAR_SECONDS and best["share"] <= SHARE_BAR and best["rss_mib"] <= RSS_BAR_MIB
     )
