@@ -140,7 +140,9 @@ def _is_new(move: Move, command: Command, workload: Workload) -> bool:
         is_whole = len(workload.placements) >= len(move.before)
         return is_whole and (pods.isdisjoint(move.replaced) or _is_off(move, workload))
     since = command.submitted_at
-    return since is not None and workload.started_at is not None and workload.started_at >= since
+    if since is None or workload.started_at is None:
+        return False
+    return workload.started_at >= since.replace(microsecond=0)  # Kubernetes tells moments in whole seconds
 
 
 def _is_lifted(write: Write, snapshot: ClusterSnapshot) -> bool:
