@@ -155,7 +155,7 @@ def test_the_way_of_a_set_says_what_is_not_promised(hall: PlainHall) -> None:
     way = Driver(hall).plain.way(command.recommendation, snapshot_of(hall.kube))
     assert way.seconds is None
     assert "comes back under its name once the old one is gone" in way.sentence
-    assert any("keeps no seat for a pod that it makes anew" in line for line in way.against)
+    assert any("n2 and 1 more have room for it, too, and will most likely get it" in line for line in way.against)
     assert any("/api/v1/namespaces/team/pods/db-0/eviction" in step for step in way.steps)
 
 

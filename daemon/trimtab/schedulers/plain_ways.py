@@ -37,7 +37,7 @@ def way_of(
     moves = [move for move in recommendation.moves if move.workload and move.controller == controller]
     known = ((move, snapshot.workload_by_id.get(move.workload or "")) for move in moves)
     parts = [
-        _Part(move, workload, view.owner_of.get(workload.id), prefix)
+        _Part(move, workload, view.owner_of.get(workload.id), snapshot, prefix)
         for move, workload in known
         if workload is not None
     ]
@@ -66,8 +66,10 @@ def _cordons(writes: tuple[Write, ...]) -> Iterator[str]:
 class _Part:
     """One move in words and lines."""
 
-    def __init__(self, move: Move, workload: Workload, owner: Loose | None, prefix: str) -> None:
-        self.move, self.workload = move, workload
+    def __init__(
+        self, move: Move, workload: Workload, owner: Loose | None, snapshot: ClusterSnapshot, prefix: str
+    ) -> None:
+        self.move, self.workload, self.snapshot = move, workload, snapshot
         self.spec = owner.spec if owner is not None else {}
         self.address = address_of(workload.id)
         self.kind: Kind | None = KINDS.get(self.address.kind)
@@ -171,10 +173,31 @@ class _Part:
             return
         yield (
             f"Plain Kubernetes keeps no seat for a pod that it makes anew: {where} is kept from others, and the new "
-            "pod is let onto it within a beat; where another node has room, it may start there first."
+            f"pod is let onto it {self._when_let_on()}"
         )
         if self.kind is STATEFULSET:
             yield f"Volumes of {self.workload.name} must be reachable from {where}; this is not checked."
+
+    def _when_let_on(self) -> str:
+        also = self._open_elsewhere()
+        if not also:
+            return "within a beat; no other node has room for it now."
+        there = f"{also[0]} and {len(also) - 1} more have" if len(also) > 1 else f"{also[0]} has"
+        return f"only while it waits. {there} room for it, too, and will most likely get it."
+
+    def _open_elsewhere(self) -> list[str]:
+        """Other nodes that could take one of its pods at once."""
+        gpus = max((seat.gpus for seat in self.arriving), default=0)
+        left = {seat.node for seat in self.leaving}
+        pool = self.workload.pool
+        return sorted(
+            name
+            for name, free in self.snapshot.free_gpus.items()
+            if len(free) >= gpus
+            and name not in self.targets
+            and name not in left
+            and pool in (None, self.snapshot.node_by_name[name].pool)
+        )
 
 
 def _json(value: object) -> str:
