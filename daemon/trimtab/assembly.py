@@ -149,6 +149,10 @@ class Daemon:
     def _devices(self) -> Mapping[str, NodeDevices]:
         return self.central.devices()
 
+    def _pause_reason(self) -> str | None:
+        snapshot = self.central.snapshot
+        return snapshot.pause_reason if snapshot is not None else None
+
     def _parts(self) -> Parts:
         settings = self.settings
         schedulers = self._link.schedulers
@@ -225,7 +229,9 @@ class Daemon:
         app = people_app(
             settings=self.settings,
             box=self._box,
-            decisions=Verdicts(ledger=self._history, clock=self.clock, settings=self.settings),
+            decisions=Verdicts(
+                ledger=self._history, clock=self.clock, settings=self.settings, pause_reason=self._pause_reason
+            ),
             memory=self._history,
             door=door,
             clock=self.clock,
@@ -315,6 +321,7 @@ class Daemon:
             scheduler_failures_total=central.counts.scheduler_failures_total,
             scrape_failures_total=dict(self._scrapes.tally.failures_total),
             board_readers=self._box.readers,
+            cluster=self._link.facts(),
         )
         return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
 

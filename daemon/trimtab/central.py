@@ -16,22 +16,26 @@ from trimtab.detect.fragmentation import stranded_by_size
 from trimtab.detect.tracker import FLAP_SECONDS, SETTLE_SECONDS, Changes, Tracker
 from trimtab.errors import SchedulerError, StoreError
 from trimtab.issue.issuer import Advance, Issuer
-from trimtab.issue.outcome import record_text
+from trimtab.issue.outcome import duration_ratio, gain_ratio, record_text
+from trimtab.issue.vetoes import in_force
 from trimtab.link import Link
 from trimtab.loop import Beat
 from trimtab.model.advice import FindingState, OpenFinding, Subject
+from trimtab.model.board import ReleaseRow, RuleRecord
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Budget, CommandState, Outcome, Plan, Recommendation, Refusal
 from trimtab.model.devices import NodeDevices, devices_of
 from trimtab.model.reading import Delivery
+from trimtab.model.standing import StandingKind
 from trimtab.model.window import Window
 from trimtab.plan.budget import budget_of
-from trimtab.plan.planner import Planner
+from trimtab.plan.planner import RULE_NAMES, Planner
 from trimtab.plan.restore import TakenOut
 from trimtab.runner import Tally, run_all
 from trimtab.settings import DaemonSettings
 from trimtab.ship.inbox import Inbox
 from trimtab.show.board import BoardBox, build_board
+from trimtab.show.circumstances import Circumstances, pause_sentences, release_row
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.ring import Ring
@@ -91,7 +95,8 @@ class Central:
         self._judged_at: dict[str, datetime] = {}
         self._failures: dict[str, str] = {}
         self._outcomes: dict[int, Outcome] = {}
-        self._records: dict[str, str] = {}
+        self._records: dict[str, RuleRecord] = {}
+        self._release: ReleaseRow | None = None
         self._span_seconds = max(detector.span_seconds for detector in parts.detectors)
         now = parts.clock.now()
         closed = parts.history.findings(state=FindingState.CLOSED, since=now - timedelta(seconds=FLAP_SECONDS))
@@ -173,8 +178,8 @@ class Central:
         was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget, findings)
         self._tell(was)
         self._plan = self._advance.plan or plan
-        is_news = (was.commands, was.pause) != (self._advance.commands, self._advance.pause)
-        if is_news or self._parts.box.latest() is None:
+        self._release = self._release_now(now)
+        if _news(was) != _news(self._advance) or self._parts.box.latest() is None:
             # A board costs a second at 100,000 GPUs: without news it waits for the next judgement.
             self._remember_outcomes()
             self._publish(now)
@@ -253,9 +258,9 @@ class Central:
 
     def _remember_outcomes(self) -> None:
         """What came of the commands on the board, and the record of each rule that made one."""
-        rules = {command.recommendation.rule for command in self._advance.commands}
+        rules = {*RULE_NAMES, *(command.recommendation.rule for command in self._advance.commands)}
         found = {rule: self._parts.history.outcomes(rule) for rule in rules}
-        self._records = {rule: record_text(outcomes) for rule, outcomes in found.items()}
+        self._records = {rule: _record(rule, outcomes) for rule, outcomes in found.items()}
         self._outcomes = {one.command_id: one for outcomes in found.values() for one in outcomes}
 
     def _why_paused(self) -> tuple[Refusal, ...]:
@@ -264,6 +269,39 @@ class Central:
         subject = Subject(cluster=self._parts.settings.cluster)
         return (Refusal(rule="paused", sentence=f"Nothing new begins: {self._advance.pause}", subject=subject),)
 
+    def _release_now(self, now: datetime) -> ReleaseRow | None:
+        """How far a release of everything is; one that has ended is shown for an hour."""
+        released = self._advance.released
+        if released is not None:
+            return release_row(
+                self._release,
+                asked_by=released.asked_by,
+                asked_at=released.asked_at,
+                at=now,
+                given_back=released.given_back,
+                left=released.left,
+                is_done=released.is_done,
+            )
+        is_old = self._release is not None and self._release.at < now - timedelta(hours=1)
+        return None if is_old else self._release
+
+    def _circumstances(self, now: datetime) -> Circumstances:
+        history, link = self._parts.history, self._parts.link
+        is_paused = history.is_paused()
+        return Circumstances(
+            pauses=pause_sentences(
+                paused=history.paused_by() if is_paused else None,
+                is_paused=is_paused,
+                cluster_reason=self.snapshot.pause_reason if self.snapshot is not None else None,
+                releases=history.standing(StandingKind.RELEASE),
+            ),
+            why_not_written=link.lease.why_not() if link.lease is not None else None,
+            breakers=history.standing(StandingKind.BREAKER),
+            vetoes=tuple(in_force(history.standing(StandingKind.VETO), now).values()),
+            release=self._release,
+            notes=link.notes(),
+        )
+
     def _publish(self, now: datetime) -> None:
         with self._publishing:
             settings = self._parts.settings
@@ -271,6 +309,7 @@ class Central:
             window = self.window or self._parts.ring.window(now, span_seconds=60.0, snapshot=snapshot)
             refusals = (*self._why_paused(), *(self._plan.refusals if self._plan else ()), *self._advance.refusals)
             spares_kept = settings.plan.spares_kept
+            around = self._circumstances(now)
             self._parts.box.publish(
                 build_board(
                     cluster=settings.cluster,
@@ -280,7 +319,7 @@ class Central:
                     findings=self._findings,
                     commands=self._advance.commands,
                     mode=settings.issue.mode,
-                    is_paused=self._advance.pause is not None or self._parts.history.is_paused(),
+                    is_paused=self._advance.pause is not None or bool(around.pauses),
                     outcomes=self._outcomes,
                     records=self._records,
                     refusals=refusals,
@@ -289,9 +328,27 @@ class Central:
                     blind=(self._doubt,) if self._doubt else (),
                     beats={beat.name: beat.last_sentence for beat in self.beats},
                     silent_after_seconds=settings.detect.silent_after_seconds,
+                    circumstances=around,
+                    notice_seconds=settings.issue.notice_seconds,
                     version=__version__,
                 )
             )
+
+
+def _news(advance: Advance) -> tuple[object, ...]:
+    """What of a beat is worth a new board at once."""
+    return advance.commands, advance.pause, advance.released
+
+
+def _record(rule: str, outcomes: Sequence[Outcome]) -> RuleRecord:
+    return RuleRecord(
+        rule=rule,
+        right=sum(1 for one in outcomes if one.is_good),
+        measured=len(outcomes),
+        text=record_text(outcomes),
+        duration_ratio=duration_ratio(outcomes),
+        gain_ratio=gain_ratio(outcomes),
+    )
 
 
 def _log_changes(changes: Changes) -> None:

@@ -21,17 +21,29 @@ from trimtab.schedulers.mirror import Mirror
 from trimtab.schedulers.pen import Pen
 from trimtab.schedulers.plain import Plain
 from trimtab.schedulers.reader import KubernetesReader
+from trimtab.schedulers.reflector import Counts
 from trimtab.schedulers.reviews import TokenReviews
 from trimtab.schedulers.scheduler import ClusterReader, Scheduler
 from trimtab.schedulers.simulated import SimulatedScheduler
 from trimtab.schedulers.volcano import VolcanoScheduler
 from trimtab.settings import DaemonSettings, KubernetesSettings, read_token
+from trimtab.show.metrics_facts import ClusterFacts, ReadFacts
 
 ASK_TOKEN_ENVIRONMENT = "TRIMTAB_ASK_TOKEN"
 
 
 def _nothing() -> None:
     """Nothing to start or to end."""
+
+
+def _no_notes() -> tuple[str, ...]:
+    """Nothing is missing."""
+    return ()
+
+
+def _no_facts() -> ClusterFacts | None:
+    """There is no cluster to count anything of."""
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +62,10 @@ class Link:
     reviews: TokenReviews | None = None
     """Whose token a DaemonSet's agent shows."""
     lease: Lease | None = None
+    notes: Callable[[], tuple[str, ...]] = _no_notes
+    """What of the cluster is not read and may be missing."""
+    facts: Callable[[], ClusterFacts | None] = _no_facts
+    """What was read, written and told so far, for /metrics."""
     start: Callable[[], None] = _nothing
     stop: Callable[[], None] = _nothing
 
@@ -102,6 +118,15 @@ def _kubernetes(
     def attend() -> str:
         return check.step() if settings.admission_check and lease.why_not() is None else ""
 
+    def facts() -> ClusterFacts:
+        return ClusterFacts(
+            writes_total=pen.tally.counts(),
+            reads={name: _read_facts(counts) for name, counts in mirror.counts().items()},
+            events_total=events.counts(),
+            is_lease_held=lease.why_not() is None,
+            lease_epoch=lease.epoch,
+        )
+
     def stop() -> None:
         lease.release()
         mirror.stop()
@@ -116,8 +141,21 @@ def _kubernetes(
         attend=attend,
         reviews=_reviews(settings, api, clock),
         lease=lease,
+        notes=lambda: mirror.objects().notes,
+        facts=facts,
         start=mirror.start,
         stop=stop,
+    )
+
+
+def _read_facts(counts: Counts) -> ReadFacts:
+    return ReadFacts(
+        attempts_total=counts.attempts,
+        lists_total=counts.lists,
+        watches_total=counts.watches,
+        changes_total=counts.events,
+        missed_changes_total=counts.relisted_differing,
+        errors_total=dict(counts.errors),
     )
 
 

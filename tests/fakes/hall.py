@@ -13,10 +13,11 @@ from typing import Any
 from starlette.applications import Starlette
 from tests.builders import BUSY, CLUSTER, IDLE, a_node, a_reading, a_snapshot, a_window, a_workload, gpu_uuid
 from tests.fakes.clock import FakeClock
-from tests.fakes.people import FakeMemory, LedgerDecisions, Served, a_command, a_recommendation, listening
+from tests.fakes.people import FakeMemory, Served, a_command, a_recommendation, a_record, listening
 
 import trimtab.show
 from trimtab.clock import SystemClock
+from trimtab.issue.verdicts import Verdicts
 from trimtab.model.advice import Action, Evidence, Finding, FindingState, OpenFinding, Severity, Subject
 from trimtab.model.board import Board, GpuHistory
 from trimtab.model.cluster import Workload
@@ -235,7 +236,10 @@ def a_hall(**changes: Any) -> Board:
             "commands": (bring_back(), make_room()),
             "mode": Mode.APPROVE,
             "is_paused": False,
-            "records": {"evacuate": "right in 46 of 49, last wrong on 12 Nov", "consolidate": "right in 112 of 118"},
+            "records": {
+                "evacuate": a_record(),
+                "consolidate": a_record(rule="consolidate", right=112, measured=118, text="right in 112 of 118"),
+            },
             "refusals": (
                 Refusal(rule="budget", sentence="Not moved: 2 of 2 allowed moves in queue research are under way."),
             ),
@@ -287,7 +291,7 @@ def a_hall_served(board: Board | None = None, **options: Any) -> Iterator[Served
         return people_app(
             settings=settings,
             box=box,
-            decisions=LedgerDecisions(memory, clock, settings.issue),
+            decisions=Verdicts(ledger=memory, clock=clock, settings=settings),
             memory=memory,
             door=door,
             clock=clock,

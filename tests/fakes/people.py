@@ -25,11 +25,11 @@ from tests.builders import (
 from tests.fakes.clock import START, FakeClock
 from tests.fakes.ledger import FakeLedger
 
-from trimtab.clock import Clock, SystemClock
-from trimtab.issue import decisions
+from trimtab.clock import SystemClock
+from trimtab.issue.verdicts import Verdicts
 from trimtab.listener import Listener
 from trimtab.model.advice import FindingState, OpenFinding, Subject
-from trimtab.model.board import Board, GpuHistory
+from trimtab.model.board import Board, GpuHistory, RuleRecord
 from trimtab.model.command import (
     Command,
     CommandState,
@@ -47,6 +47,7 @@ from trimtab.model.command import (
     Write,
 )
 from trimtab.model.reading import GpuState
+from trimtab.model.standing import Standing, StandingKind
 from trimtab.settings import DaemonSettings, IssueSettings
 from trimtab.show.api import people_app
 from trimtab.show.api_types import Check
@@ -141,33 +142,52 @@ class FakeMemory(FakeLedger):
         return GpuHistory(cluster=cluster, node=node, gpu=gpu, series=dict.fromkeys(metrics, points))
 
 
-class LedgerDecisions:
-    """The real decisions over a ledger, as the daemon binds them."""
+def a_record(**changes: Any) -> RuleRecord:
+    text = "right in 46 of 49, last wrong on 12 Nov; takes 1.4× as long as said, gives 0.9× of what it said"
+    return RuleRecord(
+        **{
+            "rule": "evacuate",
+            "right": 46,
+            "measured": 49,
+            "text": text,
+            "duration_ratio": 1.4,
+            "gain_ratio": 0.9,
+            **changes,
+        }
+    )
 
-    def __init__(self, ledger: FakeLedger, clock: Clock, settings: IssueSettings) -> None:
-        self.ledger, self.clock, self.settings = ledger, clock, settings
 
-    def approve(self, command_id: int, *, fingerprint: str, who: str) -> object:
-        return decisions.approve(
-            self.ledger, command_id, fingerprint=fingerprint, who=who, now=self.clock.now(), settings=self.settings
-        )
+def a_breaker(**changes: Any) -> Standing:
+    why = (
+        "device_fault made 6 of the last 7 cordons within 60 min. Look whether they are right, then: "
+        "trimtab resume --rule device_fault"
+    )
+    return Standing(
+        **{
+            "kind": StandingKind.BREAKER,
+            "name": "device_fault",
+            "since": NOW - timedelta(minutes=4),
+            "who": "trimtab",
+            "why": why,
+            **changes,
+        }
+    )
 
-    def reject(self, command_id: int, *, reason: str, who: str) -> object:
-        return decisions.reject(self.ledger, command_id, reason=reason, who=who, now=self.clock.now())
 
-    def snooze(self, command_id: int, *, seconds: float, who: str) -> object:
-        return decisions.snooze(self.ledger, command_id, seconds=seconds, who=who, now=self.clock.now())
-
-    def undo(self, command_id: int, *, reason: str, who: str) -> object:
-        return decisions.undo(self.ledger, command_id, reason=reason, who=who, now=self.clock.now())
-
-    def pause(self, *, reason: str, who: str) -> object:
-        decisions.pause(self.ledger, reason=reason, who=who, now=self.clock.now())
-        return None
-
-    def resume(self, *, who: str) -> object:
-        decisions.resume(self.ledger, who=who, now=self.clock.now())
-        return None
+def a_veto(**changes: Any) -> Standing:
+    return Standing(
+        **{
+            "kind": StandingKind.VETO,
+            "name": "gpu-01",
+            "since": NOW - timedelta(minutes=3),
+            "until": NOW + timedelta(days=7),
+            "who": "somebody",
+            "why": "Somebody uncordoned gpu-01 after R9 had cordoned it; left alone until 2026-11-09T09:10:00Z.",
+            "command_id": 9,
+            "causes": ("device_fault",),
+            **changes,
+        }
+    )
 
 
 def a_fault(**changes: Any) -> OpenFinding:
@@ -213,7 +233,7 @@ def a_scene(**changes: Any) -> dict[str, Any]:
         "commands": (a_command(),),
         "mode": Mode.APPROVE,
         "is_paused": False,
-        "records": {"evacuate": "right in 46 of 49, last wrong on 12 Nov"},
+        "records": {"evacuate": a_record()},
         "refusals": (
             Refusal(rule="budget", sentence="Not moved: 2 of 2 allowed moves in queue research are under way."),
         ),
@@ -267,6 +287,7 @@ def serving(
     wall: FakeClock | SystemClock | None = None,
     settings: DaemonSettings | None = None,
     heartbeat_seconds: float = 15.0,
+    pause_reason: Callable[[], str | None] = lambda: None,
     **door: Any,
 ) -> Iterator[Served]:
     """The real application on a real listener; `board` None = nothing published yet."""
@@ -282,7 +303,7 @@ def serving(
         return people_app(
             settings=settings,
             box=box,
-            decisions=LedgerDecisions(memory, clock, settings.issue),
+            decisions=Verdicts(ledger=memory, clock=clock, settings=settings, pause_reason=pause_reason),
             memory=memory,
             door=made,
             clock=clock,

@@ -11,14 +11,27 @@ import msgspec
 import pytest
 import requests
 from tests.builders import a_node, a_snapshot, a_window
-from tests.fakes.people import NOW, TOKEN, WEB_PAGE, Served, a_board, serving
+from tests.fakes.people import (
+    NOW,
+    TOKEN,
+    WEB_PAGE,
+    Served,
+    a_board,
+    a_breaker,
+    a_record,
+    a_veto,
+    serving,
+)
 
 from trimtab.errors import StoreError
 from trimtab.model.advice import OpenFinding
-from trimtab.model.board import Board, CommandRow, GpuHistory
-from trimtab.model.command import CommandState
+from trimtab.model.board import Board, CommandRow, GpuHistory, ReleaseRow
+from trimtab.model.command import CommandState, Refusal
+from trimtab.model.standing import StandingKind
+from trimtab.settings import DaemonSettings, KubernetesSettings
 from trimtab.show.api_table import ROUTES
 from trimtab.show.api_types import Audit, Findings, Health, Recommendations
+from trimtab.show.circumstances import Circumstances
 
 
 @pytest.fixture
@@ -89,7 +102,7 @@ def test_recommendations_live_and_all(served: Served) -> None:
     rows = msgspec.json.decode(everything.content, type=Recommendations).recommendations
     assert [row["name"] for row in live] == ["R11"]  # the board of the last beat, as it was
     assert [(row.name, row.command.state) for row in rows] == [("R11", CommandState.REJECTED)]
-    assert rows[0].record == "right in 46 of 49, last wrong on 12 Nov"
+    assert rows[0].record.startswith("right in 46 of 49, last wrong on 12 Nov; takes 1.4× as long as said")
     assert rejected.state is CommandState.PROPOSED
 
 
@@ -130,15 +143,105 @@ def test_a_decision_about_nothing_is_404(steady: Served) -> None:
 
 
 def test_pause_and_resume(served: Served) -> None:
-    assert served.post("/api/v1/pause", {"reason": "driver upgrade"}).json() == {"is_paused": True}
+    paused = served.post("/api/v1/pause", {"reason": "driver upgrade"}).json()
+    assert paused == {"is_paused": True, "sentence": ""}
     assert served.memory.paused
-    assert served.post("/api/v1/resume", {}).json() == {"is_paused": False}
+    assert served.post("/api/v1/resume", {}).json() == {"is_paused": False, "sentence": ""}
     assert not served.memory.paused
     lines = msgspec.json.decode(served.get("/api/v1/audit").content, type=Audit).lines
     assert [(line.who, line.what, line.why) for line in lines] == [
         ("operator", "paused", "driver upgrade"),
         ("operator", "resumed", ""),
     ]
+
+
+def test_a_resume_does_not_hide_that_the_cluster_itself_says_to_pause(tmp_path: Path) -> None:
+    settings = DaemonSettings(kubernetes=KubernetesSettings(namespace="ops", prefix="tt"))
+    with serving(
+        board=a_board(), web=tmp_path, settings=settings, pause_reason=lambda: "upgrade of the control plane"
+    ) as served:
+        answer = served.post("/api/v1/resume", {}).json()
+    assert answer == {
+        "is_paused": True,
+        "sentence": "Still paused in the cluster itself: upgrade of the control plane. To end that: "
+        "kubectl --namespace ops delete configmap tt-pause",
+    }
+
+
+def test_one_rule_goes_on_and_its_breaker_is_gone(served: Served) -> None:
+    refused = served.post("/api/v1/resume", {"rule": "device_fault"})
+    assert (refused.status_code, refused.json()["error"]) == (
+        409,
+        "No breaker has stopped device_fault; stopped: none.",
+    )
+    served.memory.stand(a_breaker(), what="breaker of device_fault", at=NOW)
+    answer = served.post("/api/v1/resume", {"rule": "device_fault"}).json()
+    assert answer == {"is_paused": False, "sentence": "device_fault goes on."}
+    assert served.memory.standing(StandingKind.BREAKER) == ()
+    reset = served.memory.standing(StandingKind.RESET)
+    assert [(one.name, one.who, one.since) for one in reset] == [("device_fault", "operator", NOW)]
+
+
+def test_a_veto_is_lifted_and_only_where_one_stands(served: Served) -> None:
+    served.memory.stand(a_veto(), what="veto on gpu-01", at=NOW)
+    assert served.post("/api/v1/allow", {"node": "gpu-01"}).json() == {"node": "gpu-01"}
+    assert served.memory.standing(StandingKind.VETO) == ()
+    again = served.post("/api/v1/allow", {"node": "gpu-01"})
+    assert (again.status_code, again.json()) == (409, {"error": "No veto stands on gpu-01."})
+
+
+def test_a_release_of_everything_is_asked_for_and_pauses(served: Served) -> None:
+    body = {"reason": "we move to another cluster", "marks": ["trimtab:3fa9c1d2:R11"]}
+    answer = served.post("/api/v1/release", body, headers={"X-Trimtab-Who": "anna"}).json()
+    request = served.memory.standing(StandingKind.RELEASE)[0]
+    assert (request.who, request.marks) == ("operator:anna", ("trimtab:3fa9c1d2:R11",))
+    assert answer == {"asked_at": "2026-11-02T09:10:00Z"}
+    assert served.memory.paused
+    assert "another cluster" in request.why
+    still = served.post("/api/v1/resume", {}).json()
+    assert still == {"is_paused": True, "sentence": "Nothing new begins before everything is given back."}
+
+
+@pytest.mark.parametrize("mark", ["R11", "trimtab:R11x", "trimtab:zz:R11", "gpu-07", f"trimtab:R{'1' * 200}"])
+def test_a_release_takes_no_mark_that_is_none(steady: Served, mark: str) -> None:
+    assert steady.post("/api/v1/release", {"marks": [mark]}).status_code == 422
+    assert steady.memory.standing(StandingKind.RELEASE) == ()
+
+
+def test_a_release_needs_the_token_not_just_a_page(steady: Served) -> None:
+    opened = requests.get(f"{steady.url}/open/{steady.door.new_link()}", allow_redirects=False, timeout=5)
+    answer = requests.post(
+        steady.url + "/api/v1/release", json={}, cookies=opened.cookies, headers={"Origin": steady.url}, timeout=5
+    )
+    assert answer.status_code == 403
+    assert steady.memory.standing(StandingKind.RELEASE) == ()
+
+
+def test_what_stands_beside_the_plan_is_on_the_board(tmp_path: Path) -> None:
+    release = ReleaseRow(asked_by="anna", asked_at=NOW, at=NOW, left=("trimtab:1ed9e0:R11: cordon of gpu-01",))
+    around = Circumstances(
+        pauses=("Paused by anna: driver upgrade.",),
+        why_not_written="the lease is held by hall-b-1",
+        breakers=(a_breaker(),),
+        vetoes=(a_veto(),),
+        release=release,
+        notes=("we may not list devicetaintrules.resource.k8s.io",),
+    )
+    foreign = "trimtab:9f:R3 is of another daemon and is left alone: cordon of gpu-02."
+    refusals = (Refusal(rule="foreign_mark", sentence=foreign), Refusal(rule="budget", sentence="Not moved."))
+    board = a_board(circumstances=around, is_paused=True, refusals=refusals)
+    with serving(board=board, web=tmp_path) as served:
+        told = msgspec.json.decode(served.get("/api/v1/board").content, type=Board)
+    assert told == board
+    assert (told.pauses, told.why_not_written) == (around.pauses, around.why_not_written)
+    assert (told.breakers, told.vetoes, told.release, told.notes) == (
+        (a_breaker(),),
+        (a_veto(),),
+        release,
+        around.notes,
+    )
+    assert (told.foreign, [one.sentence for one in told.refusals]) == ((foreign,), ["Not moved."])
+    assert told.records == (a_record(),)
 
 
 def test_history_asks_for_what_was_asked(steady: Served) -> None:

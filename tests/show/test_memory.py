@@ -9,10 +9,11 @@ import pytest
 from starlette.applications import Starlette
 from tests.builders import CLUSTER, a_delivery, a_report, gpu_uuid
 from tests.fakes.clock import FakeClock
-from tests.fakes.people import NOW, LedgerDecisions, Served, a_board, a_fault, a_recommendation, listening, web_files
+from tests.fakes.people import NOW, Served, a_board, a_fault, a_recommendation, listening, web_files
 
 from trimtab.clock import SystemClock
 from trimtab.detect.tracker import Changes
+from trimtab.issue.verdicts import Verdicts
 from trimtab.model.command import Mode
 from trimtab.settings import DaemonSettings, IssueSettings
 from trimtab.show.api import people_app
@@ -36,7 +37,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
         return people_app(
             settings=settings,
             box=box,
-            decisions=LedgerDecisions(history, clock, settings.issue),
+            decisions=Verdicts(ledger=history, clock=clock, settings=settings),
             memory=history,
             door=door,
             clock=clock,
@@ -64,7 +65,7 @@ def test_a_decision_is_in_the_ledger_with_its_audit_line(served: Served) -> None
     body = {"fingerprint": a_recommendation().fingerprint}
     approved = served.post("/api/v1/recommendations/1/approve", body, headers={"X-Trimtab-Who": "anna"})
     assert approved.json()["command"]["approved_by"] == "operator:anna"
-    assert served.post("/api/v1/pause", {"reason": "driver upgrade"}).json() == {"is_paused": True}
+    assert served.post("/api/v1/pause", {"reason": "driver upgrade"}).json()["is_paused"]
     lines = served.get("/api/v1/audit").json()["lines"]
     assert [(line["who"], line["what"]) for line in lines] == [
         ("trimtab", "R1 proposed"),

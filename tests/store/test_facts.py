@@ -220,12 +220,14 @@ def test_an_outcome_is_kept_and_replaced_by_a_second_one(history: History) -> No
     assert history.outcome(99) is None
 
 
-def test_a_pause_outlives_a_restart(database: Database, history: History) -> None:
-    assert not history.is_paused()
+def test_a_pause_outlives_a_restart_with_who_and_why(database: Database, history: History) -> None:
+    assert (history.is_paused(), history.paused_by()) == (False, None)
     history.set_paused(is_paused=True, who="ann", why="maintenance", at=START)
-    assert History(database, cluster=CLUSTER).is_paused()
+    again = History(database, cluster=CLUSTER)
+    assert again.is_paused()
+    assert again.paused_by() == AuditLine(at=START, who="ann", what="paused", why="maintenance")
     history.set_paused(is_paused=False, who="ann", why="done", at=START + MINUTE)
-    assert not history.is_paused()
+    assert (history.is_paused(), history.paused_by()) == (False, None)
     assert [line.what for line in history.audit_lines(START)] == ["paused", "resumed"]
 
 

@@ -8,6 +8,7 @@ Nothing new begins meanwhile: the request pauses us, and a person resumes.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from trimtab.issue.beat import Beat
 from trimtab.issue.decisions import withdrawn
@@ -25,6 +26,7 @@ class Released:
     """How far a release has come. `left` is what the cluster still bears and why, in words."""
 
     asked_by: str
+    asked_at: datetime
     given_back: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     is_done: bool = False
@@ -55,7 +57,9 @@ def release_all(desk: Desk, beat: Beat) -> Released | None:
     if is_done:
         why = f"nothing of {desk.ledger.ledger} is left on the cluster"
         desk.ledger.lift(StandingKind.RELEASE, ALL, who="trimtab", what="released all", why=why, at=beat.now)
-    return Released(asked_by=request.who, given_back=tuple(beat.said), left=tuple(left), is_done=is_done)
+    return Released(
+        asked_by=request.who, asked_at=request.since, given_back=tuple(beat.said), left=tuple(left), is_done=is_done
+    )
 
 
 def _give_up(command: Command, request: Standing, desk: Desk, beat: Beat) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from trimtab.clock import Clock
 from trimtab.issue import decisions
 from trimtab.issue.ledger import Ledger
 from trimtab.model.command import Command
+from trimtab.model.standing import StandingKind
 from trimtab.settings import DaemonSettings
+
+
+def _not_paused_there() -> str | None:
+    """No cluster says anything."""
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +26,8 @@ class Verdicts:
     ledger: Ledger
     clock: Clock
     settings: DaemonSettings
+    pause_reason: Callable[[], str | None] = _not_paused_there
+    """Why the cluster itself says to pause, as last seen; None = it does not."""
 
     def approve(self, command_id: int, *, fingerprint: str, who: str) -> Command:
         """Agree to exactly these writes."""
@@ -46,6 +56,27 @@ class Verdicts:
         """Start nothing new."""
         decisions.pause(self.ledger, reason=reason, who=who, now=self.clock.now())
 
-    def resume(self, *, who: str) -> None:
-        """Go on."""
-        decisions.resume(self.ledger, who=who, now=self.clock.now())
+    def resume(self, *, who: str) -> str:
+        """Go on; the sentence that says what still stops new commands, or ""."""
+        still = decisions.resume(
+            self.ledger,
+            who=who,
+            now=self.clock.now(),
+            pause_reason=self.pause_reason(),
+            kubernetes=self.settings.kubernetes,
+        )
+        if self.ledger.standing(StandingKind.RELEASE):
+            still = f"Nothing new begins before everything is given back. {still}".strip()
+        return still
+
+    def resume_rule(self, rule: str, *, who: str) -> None:
+        """Let a rule go on that its breaker had stopped."""
+        decisions.resume_rule(self.ledger, rule, who=who, now=self.clock.now())
+
+    def allow(self, node: str, *, who: str) -> None:
+        """Lift the veto on a node."""
+        decisions.lift_veto(self.ledger, node, who=who, now=self.clock.now())
+
+    def release_all(self, *, reason: str, marks: Sequence[str], who: str) -> datetime:
+        """Ask for everything to be given back; when that was."""
+        return decisions.release_all(self.ledger, who=who, now=self.clock.now(), reason=reason, marks=marks).since

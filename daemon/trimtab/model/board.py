@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from trimtab.model.advice import OpenFinding
 from trimtab.model.command import Command, Mode, Outcome, Refusal
+from trimtab.model.standing import Standing
 
 
 class CellState(StrEnum):
@@ -118,7 +119,38 @@ class CommandRow:
     refusal: Refusal | None = None
     outcome: Outcome | None = None
     record: str = ""
-    """The rule's record: `right in 46 of 49, last wrong on 12 Nov`."""
+    """The rule's record: `right in 46 of 49, last wrong on 12 Nov; takes 1.4× as long as said`."""
+    notice_until: datetime | None = None
+    """Its owners have been told; it begins at this moment or later. None = not told, or nothing to wait for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleRecord:
+    """How often a rule was right, and how true its forecasts were; a ratio is None where nothing was forecast."""
+
+    rule: str
+    right: int
+    measured: int
+    text: str
+    """The same in words."""
+    duration_ratio: float | None = None
+    """How long its good commands took over how long they were said to take."""
+    gain_ratio: float | None = None
+    """What its commands gave over what they were said to give."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRow:
+    """How far a release of everything has come: since it was asked for, and what the cluster still bears."""
+
+    asked_by: str
+    asked_at: datetime
+    at: datetime
+    """As of when; a release that is done is shown as it ended."""
+    given_back: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """What is left and why, in words."""
+    is_done: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +171,22 @@ class Board:
     refusals: tuple[Refusal, ...] = ()
     blind: tuple[str, ...] = ()
     """Sentences on what is not seen: `No report from rack r3 for 4 min`, a scheduler that cannot be read."""
+    notes: tuple[str, ...] = ()
+    """What of the cluster is not read and may be missing: kinds that the account may not list."""
+    pauses: tuple[str, ...] = ()
+    """Why nothing new begins: a sentence for each of the pauses that stand."""
+    why_not_written: str | None = None
+    """Why this daemon writes nothing now (`the lease is held by …`); None = it may, or there is nobody to write to."""
+    breakers: tuple[Standing, ...] = ()
+    """Rules that are stopped until a person looks."""
+    vetoes: tuple[Standing, ...] = ()
+    """Nodes that a person opened and that are left alone."""
+    foreign: tuple[str, ...] = ()
+    """What the cluster bears of other daemons, as sentences."""
+    release: ReleaseRow | None = None
+    """A release of everything that is under way, or has ended lately."""
+    records: tuple[RuleRecord, ...] = ()
+    """Of the rules that have carried something out."""
     beats: Mapping[str, str] = field(default_factory=dict)
     """Beat -> its last sentence."""
     last_finding_at: datetime | None = None

@@ -69,6 +69,7 @@ def people_app(
         door=door,
         clock=clock,
         rule_modes=settings.issue.rules,
+        notice_seconds=settings.issue.notice_seconds,
         checks=checks,
         exposition=exposition,
         heartbeat_seconds=heartbeat_seconds,

@@ -10,6 +10,7 @@ from trimtab.model.command import Command
 from trimtab.show.api_routes import ApiError, Call, People
 from trimtab.show.api_types import (
     ID_MAX,
+    Allowed,
     Audit,
     Doctor,
     Findings,
@@ -17,6 +18,7 @@ from trimtab.show.api_types import (
     Link,
     Paused,
     Recommendations,
+    ReleaseAsked,
 )
 from trimtab.show.rows import RowInput, command_rows
 
@@ -110,9 +112,27 @@ def pause(people: People, call: Call) -> Paused:
 
 
 def resume(people: People, call: Call) -> Paused:
-    """Go on."""
-    people.decisions.resume(who=call.caller.who)
-    return Paused(is_paused=False)
+    """Go on, as a whole or with one rule; what still stops new commands is said."""
+    rule = call.body.rule
+    if rule is not None:
+        people.decisions.resume_rule(rule, who=call.caller.who)
+        published = people.box.latest()
+        return Paused(is_paused=published is not None and published.board.is_paused, sentence=f"{rule} goes on.")
+    still = people.decisions.resume(who=call.caller.who)
+    return Paused(is_paused=bool(still), sentence=still)
+
+
+def allow(people: People, call: Call) -> Allowed:
+    """Lift a veto."""
+    people.decisions.allow(call.body.node, who=call.caller.who)
+    return Allowed(node=call.body.node)
+
+
+def release_all(people: People, call: Call) -> ReleaseAsked:
+    """Give everything back; the next beats do it."""
+    body = call.body
+    asked_at = people.decisions.release_all(reason=body.reason, marks=body.marks, who=call.caller.who)
+    return ReleaseAsked(asked_at=asked_at)
 
 
 def history(people: People, call: Call) -> GpuHistory:
@@ -165,9 +185,10 @@ def _rows(people: People, call: Call, commands: tuple[Command, ...]) -> tuple[Co
             snapshot=None,
             commands=commands,
             outcomes=outcomes,
-            records={row.command.recommendation.rule: row.record for row in shown.commands},
+            records={record.rule: record.text for record in shown.records},
             refusals=shown.refusals,
             mode=shown.mode,
             rule_modes=people.rule_modes,
+            notice_seconds=people.notice_seconds,
         )
     )

@@ -51,6 +51,7 @@ class People:
     door: Door
     clock: Clock
     rule_modes: Mapping[str, Mode]
+    notice_seconds: float
     checks: Callable[[], tuple[Check, ...]]
     exposition: Callable[[str], tuple[bytes, str]]
     heartbeat_seconds: float

@@ -19,6 +19,7 @@ _SINCE_SECONDS_MAX = 10 * 366 * 86400.0
 
 Reason = Annotated[str, Meta(min_length=1, max_length=500)]
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
+Mark = Annotated[str, Meta(pattern="^trimtab:([0-9a-f]+:)?R[0-9]+$", max_length=100)]
 SinceSeconds = Annotated[float, Meta(gt=0, le=_SINCE_SECONDS_MAX)]
 Limit = Annotated[int, Meta(ge=1, le=10_000)]
 
@@ -46,8 +47,20 @@ class Decisions(Protocol):
         """Start nothing new."""
         ...
 
-    def resume(self, *, who: str) -> object:
-        """Go on."""
+    def resume(self, *, who: str) -> str:
+        """Go on; the sentence that says what still stops new commands, or ""."""
+        ...
+
+    def resume_rule(self, rule: str, *, who: str) -> object:
+        """Let a rule go on that its breaker had stopped."""
+        ...
+
+    def allow(self, node: str, *, who: str) -> object:
+        """Lift the veto on a node."""
+        ...
+
+    def release_all(self, *, reason: str, marks: Sequence[str], who: str) -> datetime:
+        """Ask for everything to be given back; when that was."""
         ...
 
 
@@ -121,6 +134,25 @@ class Pause(_Body, frozen=True, kw_only=True):
     reason: Reason
 
 
+class Resume(_Body, frozen=True, kw_only=True):
+    """Allow new commands again; with `rule`, let go on only that rule, which its breaker had stopped."""
+
+    rule: Name | None = None
+
+
+class Allow(_Body, frozen=True, kw_only=True):
+    """Lift the veto on a node."""
+
+    node: Name
+
+
+class ReleaseAll(_Body, frozen=True, kw_only=True):
+    """Give everything back and stay paused. `marks`: of other daemons, what is to go too, each by its full name."""
+
+    reason: Annotated[str, Meta(max_length=500)] = ""
+    marks: Annotated[tuple[Mark, ...], Meta(max_length=1000)] = ()
+
+
 class Nothing(_Body, frozen=True, kw_only=True):
     """An empty object."""
 
@@ -189,9 +221,22 @@ class Doctor(Struct, frozen=True, kw_only=True):
 
 
 class Paused(Struct, frozen=True, kw_only=True):
-    """Whether new commands are stopped now."""
+    """Whether new commands are stopped now, and what still stops them after a resume."""
 
     is_paused: bool
+    sentence: str = ""
+
+
+class Allowed(Struct, frozen=True, kw_only=True):
+    """A node on which no veto stands any more."""
+
+    node: str
+
+
+class ReleaseAsked(Struct, frozen=True, kw_only=True):
+    """A release of everything that was asked for; the board's `release` of this `asked_at` says how far it is."""
+
+    asked_at: datetime
 
 
 class Link(Struct, frozen=True, kw_only=True):

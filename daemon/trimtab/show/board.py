@@ -15,16 +15,20 @@ from datetime import datetime, timedelta
 import msgspec
 
 from trimtab.model.advice import FindingState, OpenFinding
-from trimtab.model.board import Board, Cell, CellState, NodeRow, Strip
+from trimtab.model.board import Board, Cell, CellState, NodeRow, RuleRecord, Strip
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Command, Mode, Outcome, Refusal
 from trimtab.model.reading import GpuState
 from trimtab.model.window import Window
+from trimtab.show.circumstances import Circumstances
 from trimtab.show.fleet import FleetInput, node_rows
 from trimtab.show.rows import RowInput, blind_sentences, command_rows, job_rows
 
 SHOWN_AFTER_END_SECONDS = 3600.0
 """Findings and commands that are over stay on the board this long."""
+
+FOREIGN_MARK = "foreign_mark"
+"""Refusal that says what the cluster bears of another daemon."""
 
 _SEVERITY_RANK = {"critical": 0, "warning": 1, "info": 2}
 
@@ -40,7 +44,7 @@ def build_board(
     mode: Mode,
     is_paused: bool,
     outcomes: Mapping[int, Outcome] | None = None,
-    records: Mapping[str, str] | None = None,
+    records: Mapping[str, RuleRecord] | None = None,
     refusals: Sequence[Refusal] = (),
     rule_modes: Mapping[str, Mode] | None = None,
     stranded: Mapping[int, int] | None = None,
@@ -48,6 +52,8 @@ def build_board(
     beats: Mapping[str, str] | None = None,
     silent_after_seconds: float = 60.0,
     last_finding_at: datetime | None = None,
+    circumstances: Circumstances | None = None,
+    notice_seconds: float = 0.0,
     version: str = "",
 ) -> Board:
     """Everything on the start view, as of `at`. Pure.
@@ -56,6 +62,7 @@ def build_board(
     command id, `records` by rule, `stranded` by k. `snapshot` None: nodes and holders are what the reports say, and
     `blind` says so; give the scheduler's own sentence in `blind` for the reason.
     """
+    around = circumstances or Circumstances()
     shown = _findings_shown(findings, at)
     open_findings = tuple(item for item in shown if item.state is FindingState.OPEN)
     nodes = node_rows(
@@ -68,10 +75,11 @@ def build_board(
         snapshot=snapshot,
         commands=_commands_shown(commands, at),
         outcomes=outcomes or {},
-        records=records or {},
+        records={rule: record.text for rule, record in (records or {}).items()},
         refusals=refusals,
         mode=mode,
         rule_modes=rule_modes or {},
+        notice_seconds=notice_seconds,
     )
     return Board(
         cluster=cluster,
@@ -83,7 +91,15 @@ def build_board(
         jobs=job_rows(rows, nodes),
         findings=shown,
         commands=command_rows(rows),
-        refusals=tuple(refusals),
+        refusals=tuple(one for one in refusals if one.rule != FOREIGN_MARK),
+        foreign=tuple(one.sentence for one in refusals if one.rule == FOREIGN_MARK),
+        pauses=around.pauses,
+        why_not_written=around.why_not_written,
+        breakers=around.breakers,
+        vetoes=around.vetoes,
+        release=around.release,
+        notes=around.notes,
+        records=tuple(record for _, record in sorted((records or {}).items()) if record.measured),
         blind=tuple(dict.fromkeys((*blind, *blind_sentences(nodes, at=at, has_snapshot=snapshot is not None)))),
         beats=beats or {},
         last_finding_at=last_finding_at or max((item.opened_at for item in findings), default=None),

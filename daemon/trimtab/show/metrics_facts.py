@@ -63,6 +63,29 @@ class BeatFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFacts:
+    """What the reader of one kind of a cluster's objects has done so far; errors are by kind."""
+
+    attempts_total: int = 0
+    lists_total: int = 0
+    watches_total: int = 0
+    changes_total: int = 0
+    missed_changes_total: int = 0
+    errors_total: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """What was done with a cluster's API since the start. `writes_total` is by (first word, result)."""
+
+    writes_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    reads: Mapping[str, ReadFacts] = field(default_factory=dict)
+    events_total: Mapping[str, int] = field(default_factory=dict)
+    is_lease_held: bool | None = None
+    lease_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFacts:
     """Counts over the life of a daemon, and what its parts hold now.
 
@@ -92,6 +115,8 @@ class DaemonFacts:
     scheduler_failures_total: int | None = None
     scrape_failures_total: Mapping[str, int] = field(default_factory=dict)
     board_readers: int | None = None
+    cluster: ClusterFacts | None = None
+    """None = no cluster is read through its own API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from trimtab.clock import age_text
 from trimtab.model.board import CommandRow, JobRow, NodeRow, Step
@@ -30,6 +30,8 @@ class RowInput:
     refusals: Sequence[Refusal]
     mode: Mode
     rule_modes: Mapping[str, Mode]
+    notice_seconds: float = 0.0
+    """How long before a move its owner is told."""
 
 
 def command_rows(given: RowInput) -> tuple[CommandRow, ...]:
@@ -47,20 +49,34 @@ def steps_of(command: Command) -> tuple[Step, ...]:
     return tuple(Step(text=write.text, state=_step_state(write, command)) for write in command.recommendation.writes)
 
 
+_KEPT = (Verb.CORDON, Verb.RESERVE, Verb.TAINT_DEVICE)
+"""Done first, to keep new work off."""
+_LASTING_WHILE = (Verb.RESUME, Verb.REPLACE, Verb.UNCORDON)
+"""Under way until the command has settled."""
+
+
 def _step_state(write: Write, command: Command) -> str:
-    state = command.state
-    if state in (CommandState.ABANDONED, CommandState.MISSED, CommandState.UNDONE):
-        return "given back" if command.approved_at else "waiting"
-    if state is CommandState.SETTLED:
-        return "given back" if write.verb is Verb.RESERVE else "done"
-    if state is CommandState.SUBMITTED:
-        return "doing" if write.verb is Verb.RESUME else "done"
-    is_hold = write.verb in (Verb.CORDON, Verb.RESERVE)
-    if state in (CommandState.HELD, CommandState.CONFIRMED):
+    if command.state.is_over:
+        return _state_when_over(write, command)
+    is_hold = write.verb in _KEPT
+    if command.state is CommandState.SUBMITTED:
+        return "doing" if write.verb in _LASTING_WHILE else "done"
+    if command.state in (CommandState.HELD, CommandState.CONFIRMED):
         if is_hold:
             return "done"
-        return "doing" if state is CommandState.CONFIRMED else "waiting"
-    return "doing" if state is CommandState.APPROVED and is_hold else "waiting"
+        return "doing" if command.state is CommandState.CONFIRMED else "waiting"
+    return "doing" if command.state is CommandState.APPROVED and is_hold else "waiting"
+
+
+def _state_when_over(write: Write, command: Command) -> str:
+    if write.lasts and command.is_holding:
+        return "done"
+    if command.state is CommandState.SETTLED:
+        is_back = write.verb is Verb.RESERVE or (write.lasts and command.given_back_at is not None)
+        return "given back" if is_back else "done"
+    was_undone = command.state in (CommandState.ABANDONED, CommandState.MISSED, CommandState.UNDONE)
+    has_begun = command.attempts > 0 or (was_undone and command.approved_at is not None)
+    return "given back" if has_begun else "waiting"
 
 
 def _command_row(given: RowInput, command: Command) -> CommandRow:
@@ -74,7 +90,15 @@ def _command_row(given: RowInput, command: Command) -> CommandRow:
         refusal=_refusal_of(given, command),
         outcome=given.outcomes.get(command.id),
         record=given.records.get(recommendation.rule, ""),
+        notice_until=_notice_until(given, command),
     )
+
+
+def _notice_until(given: RowInput, command: Command) -> datetime | None:
+    if command.noticed_at is None or command.state is not CommandState.APPROVED:
+        return None
+    until = command.noticed_at + timedelta(seconds=given.notice_seconds)
+    return until if until > given.at else None
 
 
 def _is_approvable(given: RowInput, command: Command) -> bool:

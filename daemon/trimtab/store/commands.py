@@ -12,7 +12,7 @@ from trimtab.clock import from_unix_ms, iso, unix_ms
 from trimtab.errors import LedgerConflict
 from trimtab.model.command import AuditLine, Command, CommandState, Outcome, Recommendation
 from trimtab.store.standing import StandingFacts, write_lines
-from trimtab.store.tables import commands, outcomes, switches
+from trimtab.store.tables import audit, commands, outcomes, switches
 from trimtab.store.text import clean, from_json, to_json
 
 PRODUCT = "trimtab"
@@ -113,6 +113,17 @@ class CommandFacts(StandingFacts):
         statement = sa.select(switches.c.is_on).where(switches.c.cluster == self.cluster, switches.c.name == _PAUSED)
         with self._database.read() as connection:
             return bool(connection.execute(statement).scalar_one_or_none())
+
+    def paused_by(self) -> AuditLine | None:
+        """Who paused and why, while new commands are stopped by a person; else None."""
+        is_it = (switches.c.cluster == self.cluster, switches.c.name == _PAUSED, switches.c.is_on)
+        said = sa.select(audit.c.at_ms, audit.c.who, audit.c.what, audit.c.why).join(
+            switches, sa.and_(audit.c.cluster == switches.c.cluster, audit.c.at_ms == switches.c.changed_at_ms)
+        )
+        statement = said.where(*is_it, audit.c.what == _PAUSED).order_by(audit.c.id.desc()).limit(1)
+        with self._database.read() as connection:
+            row = connection.execute(statement).one_or_none()
+        return None if row is None else AuditLine(at=from_unix_ms(row.at_ms), who=row.who, what=row.what, why=row.why)
 
     def set_paused(self, *, is_paused: bool, who: str, why: str, at: datetime) -> None:
         """Stop or allow new commands, with its audit line."""
