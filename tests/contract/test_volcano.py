@@ -83,8 +83,26 @@ def _lasting(story: Story, subject: str, scene: Scene) -> list[str]:
     tokens = story.of.get(subject, [])
     last = len(tokens) - 1
     kept = [token for at, token in enumerate(tokens) if at == last or token not in (*PASSING, *scene.passing)]
+    kept = _without_stillborn(kept)
     told = [token for at, token in enumerate(kept) if at == 0 or kept[at - 1] != token]
     return [token for at, token in enumerate(told) if (token, *told[at + 1 : at + 2]) not in FLEETING]
+
+
+STILLBORN = ("of a new version", "marked out of sync", "leaving")
+
+
+def _without_stillborn(tokens: list[str]) -> list[str]:
+    """Leaves out what was made and gone within milliseconds, as when a controller has not yet heard of its own deed."""
+    kept: list[str] = []
+    start = -1
+    for token in tokens:
+        start = len(kept) if token == "made" else start
+        kept.append(token)
+        if token == "gone" and start >= 0:
+            if all(one in STILLBORN for one in kept[start + 1 : -1]):
+                del kept[start:]
+            start = -1
+    return kept
 
 
 def with_ids(scenes: list[Scene]) -> pytest.MarkDecorator:

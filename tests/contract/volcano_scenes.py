@@ -293,8 +293,7 @@ SCENES = (
     Scene("c-abort-resume", gang(), _c, orders=(("Command j-abortjob 1: gone", "Job j: Aborting retry 0"),)),
     Scene("c2-resume-while-aborting", gang(annotations={"fake/term-s": "4"}), _c2),
     Scene("c3-restartjob-command", gang(), _c3),
-    # the third replacement lives for 30 ms, when the controller has not yet heard that the PodGroup is gone
-    Scene("d-retry-exhaustion", gang(policies=policy("PodEvicted")), _d, but=("Pod j-worker-1",)),
+    Scene("d-retry-exhaustion", gang(policies=policy("PodEvicted")), _d),
     Scene("d3-maxretry1", gang(policies=policy("PodEvicted"), maxRetry=1), _d3),
     Scene("e-elastic", _e_before, _e, passing=("Inqueue",)),
     Scene("e2-scale-to-zero-and-back", gang(maxRetry=1), _e2, passing=("Inqueue",)),

@@ -6,7 +6,14 @@ from tests.cluster.volcano.api import POD
 from tests.cluster.volcano.objects import uid_of
 from tests.contract.volcano_bodies import a_task
 from tests.contract.volcano_scenes import Act, Scene
-from tests.contract.volcano_scenes_seats import NODES, VICTIMS, evict_victims, two_to_move, until_victims_return
+from tests.contract.volcano_scenes_seats import (
+    NODES,
+    ONE_POD_GROUP,
+    VICTIMS,
+    evict_victims,
+    two_to_move,
+    until_victims_return,
+)
 from tests.contract.volcano_stage import Stage
 from tests.contract.volcano_story import any_place, moved_place, named_place
 
@@ -213,16 +220,14 @@ CONTESTED = ("Pod p6-worker-0", "Pod p7-worker-0", "Job p6", "Job p7")
 KEPT_OUT = "no place: 0/12 nodes are unavailable: 1 node(s) were unschedulable, 11 Insufficient nvidia.com/gpu."
 
 SCENES = (
-    Scene(
-        "i3-close-queue", _i3_before(has_webhooks=False), _i3, named_place, passing=("Completed", "Inqueue", "Pending")
-    ),
+    Scene("i3-close-queue", _i3_before(has_webhooks=False), _i3, named_place, passing=ONE_POD_GROUP),
     Scene(
         "i3-close-queue-webhook",
         _i3_before(has_webhooks=True),
         _i3_webhook,
         any_place,
         but=("PodGroup run",),  # the recording begins while it still becomes Running
-        passing=("Completed", "Inqueue", "Pending"),
+        passing=ONE_POD_GROUP,
         is_cut=True,
         has_webhooks=True,
     ),

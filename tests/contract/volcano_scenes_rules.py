@@ -244,8 +244,7 @@ SCENES = (
     ),
     Scene("k-taints", gang(), _k, moved_place),
     Scene("l-wrong-uses", _nothing, _l),
-    # whether the second of two Commands finds the group that the first one made anew is a matter of milliseconds
-    Scene("l2-duplicates-finished", _nothing, _l2, but=("PodGroup j",)),
+    Scene("l2-duplicates-finished", _nothing, _l2),
     Scene("l3-patches-webhook-off", gang(), _l3),
     Scene("l3-patches-webhook-on", gang(per_task=4), _l3, has_webhooks=True),
     Scene("l4-pdb", gang(per_task=4, maxRetry=5), _l4, has_webhooks=True),

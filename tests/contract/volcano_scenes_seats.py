@@ -190,6 +190,9 @@ def _f(stage: Stage) -> None:
     assert owners == ["bare2"]
 
 
+ONE_POD_GROUP = ("Pending", "Inqueue", "Completed")
+"""Phases of a group whose only pod is replaced: which of them a cycle sees hangs on the moment."""
+
 SCENES = (
     Scene(
         "f-batchjob-barepods",
@@ -207,8 +210,8 @@ SCENES = (
         rack_place,
     ),
     Scene("g6-topology-stuck-cure", _gang_in_rack(3, topology=HARD), _g6, rack_place),
-    Scene("h1-consolidate-cordon", two_to_move(filled=(2, 6)), _h1, named_place),
-    Scene("h3-nominated", two_to_move(filled=(2, 6), has_waiting=False), _h3, named_place),
+    Scene("h1-consolidate-cordon", two_to_move(filled=(2, 6)), _h1, named_place, passing=ONE_POD_GROUP),
+    Scene("h3-nominated", two_to_move(filled=(2, 6), has_waiting=False), _h3, named_place, passing=ONE_POD_GROUP),
     Scene("h9-gang-reserved-by-taint-patch-toleration", _h9_before, _h9, moved_place),
     Scene("h12-whole-gang-to-reserved-rack", _reserved_rack, _h12, rack_place, but=("Job wait",), has_webhooks=True),
     Scene(

@@ -114,7 +114,7 @@ def _after(log: tuple[Event, ...], version: int) -> tuple[Event, ...]:
 
 def _change(event: Event) -> Change:
     if event.new is None:
-        gone = copy.deepcopy(event.old or {})
-        gone["metadata"]["resourceVersion"] = str(event.version)
-        return Change("DELETED", gone)
-    return Change("ADDED" if event.old is None else "MODIFIED", copy.deepcopy(event.new))
+        old = event.old or {}
+        metadata = {**old["metadata"], "resourceVersion": str(event.version)}
+        return Change("DELETED", {**old, "metadata": metadata})
+    return Change("ADDED" if event.old is None else "MODIFIED", event.new)  # never edited in place: shared
