@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -82,10 +83,14 @@ FLEETING = (("leaving", "gone"), ("Unknown", "gone"))
 def _lasting(story: Story, subject: str, scene: Scene) -> list[str]:
     tokens = story.of.get(subject, [])
     last = len(tokens) - 1
-    kept = [token for at, token in enumerate(tokens) if at == last or token not in (*PASSING, *scene.passing)]
+    kept = [token for at, token in enumerate(tokens) if at == last or not _is_passing(token, scene)]
     kept = _without_stillborn(kept)
     told = [token for at, token in enumerate(kept) if at == 0 or kept[at - 1] != token]
     return [token for at, token in enumerate(told) if (token, *told[at + 1 : at + 2]) not in FLEETING]
+
+
+def _is_passing(token: str, scene: Scene) -> bool:
+    return any(fnmatchcase(token, words) for words in (*PASSING, *scene.passing))
 
 
 STILLBORN = ("of a new version", "marked out of sync", "leaving")

@@ -20,7 +20,7 @@ from tests.cluster.volcano.world import World, node
 Found = TypeVar("Found")
 DEADLINE_SECONDS = 400.0
 STEP_SECONDS = 0.1
-SERVER_DEADLINE_SECONDS = 90.0
+SERVER_DEADLINE_SECONDS = 240.0
 POLL_SECONDS = 0.02
 
 

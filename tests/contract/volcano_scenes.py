@@ -30,7 +30,7 @@ class Scene:
     orders: tuple[tuple[str, str], ...] = ()
     """Milestones of which the first comes before the second."""
     passing: tuple[str, ...] = ()
-    """Words of a story that hang on the moment: not compared."""
+    """Words of a story that hang on the moment (`*` stands for anything): not compared, unless they are its end."""
     is_cut: bool = False
     """The recording ends before everything is at rest: its stories are beginnings of ours."""
     has_webhooks: bool = False

@@ -193,6 +193,9 @@ def _f(stage: Stage) -> None:
 ONE_POD_GROUP = ("Pending", "Inqueue", "Completed")
 """Phases of a group whose only pod is replaced: which of them a cycle sees hangs on the moment."""
 
+WHILE_TOLERATED = ("no place: *", "Unschedulable*")
+"""Said when a cycle comes while some pods of the gang have their toleration and others have not."""
+
 SCENES = (
     Scene(
         "f-batchjob-barepods",
@@ -213,14 +216,22 @@ SCENES = (
     Scene("h1-consolidate-cordon", two_to_move(filled=(2, 6)), _h1, named_place, passing=ONE_POD_GROUP),
     Scene("h3-nominated", two_to_move(filled=(2, 6), has_waiting=False), _h3, named_place, passing=ONE_POD_GROUP),
     Scene("h9-gang-reserved-by-taint-patch-toleration", _h9_before, _h9, moved_place),
-    Scene("h12-whole-gang-to-reserved-rack", _reserved_rack, _h12, rack_place, but=("Job wait",), has_webhooks=True),
+    Scene(
+        "h12-whole-gang-to-reserved-rack",
+        _reserved_rack,
+        _h12,
+        rack_place,
+        but=("Job wait",),
+        passing=WHILE_TOLERATED,
+        has_webhooks=True,
+    ),
     Scene(
         "h13-whole-gang-zero-and-back-to-reserved-rack",
         _reserved_rack,
         _h13,
         rack_place,
         but=("Job wait",),
-        passing=("minMember 0", "Inqueue"),
+        passing=("minMember 0", "Inqueue", *WHILE_TOLERATED),
         has_webhooks=True,
     ),
 )
