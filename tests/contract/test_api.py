@@ -97,7 +97,7 @@ class Place:
             self.api.delete(f"/api/v1/namespaces/{self.name}")
 
 
-@pytest.fixture(params=["fake", "real", "proxied"])
+@pytest.fixture(params=["fake", *(pytest.param(one, marks=pytest.mark.cluster) for one in ("real", "proxied"))])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     name = f"api-{abs(hash(request.node.name)) % 16**6:06x}"
     if request.param == "fake":

@@ -226,22 +226,67 @@ def a_plugin(folder: Path, line: str, *, version: str = "v1") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_a_credential_plugin_gives_the_token(tmp_path: Path, version: str) -> None:
+def test_a_credential_plugin_gives_the_token_and_is_told_what_is_asked(tmp_path: Path, version: str) -> None:
     with a_web(lambda asked: document({"token": asked.headers["Authorization"]})) as web:
-        user = a_plugin(tmp_path, """echo '{"status": {"token": "from-plugin"}}'""", version=version)
-        api = connect(settings(a_kubeconfig(tmp_path, web.url, user=user)))
+        line = """echo "$KUBERNETES_EXEC_INFO" > "$0.told"; echo '{"status": {"token": "from-plugin"}}'"""
+        api = connect(settings(a_kubeconfig(tmp_path, web.url, user=a_plugin(tmp_path, line, version=version))))
         assert api.get("/x") == {"token": "Bearer from-plugin"}
         api.close()
+    told = json.loads((tmp_path / "plugin.told").read_text(encoding="ascii"))
+    assert told["apiVersion"] == f"client.authentication.k8s.io/{version}"
+    assert told["spec"] == {"interactive": False}
 
 
-@pytest.mark.parametrize("line", ["echo not logged in >&2; exit 1", "echo '{}'", "echo no json"])
-def test_a_credential_plugin_that_fails_is_named(tmp_path: Path, line: str) -> None:
+def test_many_threads_ask_the_plugin_once_and_once_more_when_its_token_is_refused(tmp_path: Path) -> None:
+    accepted = "Bearer t1"
+
+    def reply(asked: Asked) -> Reply:
+        return echo(asked) if asked.headers["Authorization"] == accepted else refusal(401, "Unauthorized")
+
+    with a_web(reply) as web:
+        line = """echo x >> "$0.runs"; printf '{"status": {"token": "t%d"}}' "$(wc -l < "$0.runs")\""""
+        api = connect(settings(a_kubeconfig(tmp_path, web.url, user=a_plugin(tmp_path, line))))
+        answers: list[object] = []
+        for now in ("Bearer t1", "Bearer t2"):
+            accepted = now
+            threads = [threading.Thread(target=lambda: answers.append(api.get("/x"))) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        api.close()
+    assert answers == [{"asked": "/x"}] * 16
+    assert (tmp_path / "plugin.runs").read_text(encoding="ascii").count("x") == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("echo not logged in >&2; exit 1", "ended with 1: not logged in"),
+        ("echo '{}'", "gave no ExecCredential with a status"),
+        ("echo no json", "gave no ExecCredential with a status"),
+        ("""echo '{"status": {"clientCertificateData": "x"}}'""", "gave a client certificate; only tokens are taken"),
+    ],
+)
+def test_a_credential_plugin_that_fails_is_named_with_what_it_said(tmp_path: Path, line: str, said: str) -> None:
     with a_web(echo) as web:
         api = connect(settings(a_kubeconfig(tmp_path, web.url, user=a_plugin(tmp_path, line))))
-        with pytest.raises(SchedulerUnavailable, match=r"no credentials for .*: the credential plugin `.*/plugin` of"):
+        with pytest.raises(SchedulerUnavailable, match=f"the credential plugin `.*/plugin` of .* {said}"):
             api.get("/x")
         api.close()
     assert web.asked == []
+
+
+def test_a_credential_plugin_that_is_not_installed_or_not_known_is_said(tmp_path: Path) -> None:
+    missing = {"apiVersion": "client.authentication.k8s.io/v1", "command": "no-such-plugin", "installHint": "see docs"}
+    with a_web(echo) as web:
+        api = connect(settings(a_kubeconfig(tmp_path, web.url, user={"exec": missing})))
+        with pytest.raises(SchedulerUnavailable, match=r"`no-such-plugin` of .* is not installed here; see docs"):
+            api.get("/x")
+        api.close()
+        odd = {"exec": {**missing, "apiVersion": "client.authentication.k8s.io/v9"}}
+        with pytest.raises(SettingsError, match=r"plugins of client.authentication.k8s.io/v9 are not known"):
+            connect(settings(a_kubeconfig(tmp_path, web.url, user=odd)))
 
 
 def test_what_is_wrong_in_a_kubeconfig_is_named_with_the_fix(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,6 +11,7 @@ from typing import Any
 
 import httpx2 as httpx
 import msgspec
+import structlog
 from lightkube.core.exceptions import ConfigError
 
 import trimtab
@@ -20,19 +20,25 @@ from trimtab.schedulers.kubeconfig import Entrance, find_entrance, session_param
 from trimtab.schedulers.kubernetes import Body, PatchKind, failure
 from trimtab.settings import KubernetesSettings
 
+log = structlog.get_logger()
+
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 """Asks for all kinds in one document; an old server answers with the list of groups."""
 SENTENCE_MAX = 300
+KEPT_SECONDS = 60.0
+"""An idle connection is kept so long: longer than a beat, shorter than API servers keep theirs (90 s)."""
 
 
 def connect(settings: KubernetesSettings) -> KubernetesApi:
     """The cluster of these settings; nothing is sent yet. SettingsError where kubeconfig or files are wrong."""
     entrance = find_entrance(settings)
     parameters = session_parameters(entrance, settings.request_timeout_seconds)
+    if entrance.config.cluster.insecure:
+        log.warning("the API server's certificate is not verified", server=entrance.server, source=entrance.source)
     client = httpx.Client(
         **parameters,
         headers={"User-Agent": f"trimtab/{trimtab.__version__}", "Accept": "application/json"},
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=4),
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=4, keepalive_expiry=KEPT_SECONDS),
     )
     return KubernetesApi(client, entrance, settings.request_timeout_seconds)
 
@@ -149,11 +155,14 @@ class KubernetesApi:
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise SchedulerUnavailable(f"{asked}: {_in_words(error, self.server)}") from error
-        except (ConfigError, OSError, ssl.SSLError, KeyError, ValueError, TypeError) as error:
-            # Raised inside the session by a credential plugin or a token file.
+        except (ConfigError, OSError, UnicodeDecodeError) as error:  # inside the session, by a token file
             raise SchedulerUnavailable(
                 f"{asked}: no credentials for {self.server}: {self._entrance.credentials} gave {error!r:.300}"
             ) from error
+        except RuntimeError as error:
+            if not self._is_closed:
+                raise
+            raise SchedulerUnavailable(f"{asked}: this connection has been closed") from error
 
     def _document(self, response: httpx.Response) -> dict[str, Any]:
         try:
@@ -209,7 +218,7 @@ class Stream:
                 yield from (line for line in lines if line)
         except httpx.TimeoutException as error:
             raise SchedulerUnavailable(f"{self._asked}: nothing came for {self._quiet_seconds_max:.0f} s") from error
-        except (httpx.HTTPError, httpx.StreamError) as error:
+        except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
             raise SchedulerUnavailable(f"{self._asked}: {_in_words(error, self._api.server)}") from error
         if rest:
             raise SchedulerUnavailable(f"{self._asked}: cut in the middle of an event")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import ssl
 from collections.abc import Mapping
@@ -17,13 +16,12 @@ import msgspec
 import yaml
 from lightkube.config.client_adapter import ConnectionParams
 from lightkube.config.kubeconfig import DEFAULT_KUBECONFIG, SERVICE_ACCOUNT, KubeConfig, SingleConfig
-from lightkube.config.models import NameValue, User
+from lightkube.config.models import User, UserExec
 from lightkube.core.exceptions import ConfigError
 
 from trimtab.errors import SettingsError
+from trimtab.schedulers.credentials import GROUP, VERSIONS, PluginAuth
 from trimtab.settings import KubernetesSettings
-
-EXEC_GROUP = "client.authentication.k8s.io"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +43,13 @@ class Entrance:
     def credentials(self) -> str:
         """Where the credentials come from, for messages."""
         user = self.config.user
-        if user is not None and user.exec is not None:
-            return f"the credential plugin `{user.exec.command}` of {self.source}"
-        if user is not None and user.token_file is not None:
-            return f"token file {user.token_file}"
-        return self.source
+        return f"token file {user.token_file}" if user is not None and user.token_file is not None else self.source
+
+    @property
+    def plugin(self) -> UserExec | None:
+        """What gives tokens, where nothing else does."""
+        user = self.config.user
+        return None if user is None or user.token_file is not None or user.token is not None else user.exec
 
 
 def find_entrance(settings: KubernetesSettings) -> Entrance:
@@ -77,14 +77,19 @@ def session_parameters(entrance: Entrance, timeout_seconds: float) -> dict[str, 
         trust_env=not _is_loopback(entrance.server),
         proxy=entrance.proxy or None,
     )
+    plugin = entrance.plugin
+    if plugin is not None and plugin.apiVersion not in [f"{GROUP}/{version}" for version in VERSIONS]:
+        known = ", ".join(VERSIONS)
+        raise SettingsError(f"{entrance.source}: plugins of {plugin.apiVersion} are not known; we know {known}")
     try:
-        return parameters.httpx_params(entrance.config)
+        found = parameters.httpx_params(entrance.config)
     except ConfigError as error:
         raise SettingsError(f"{entrance.source}: {error}; use a token, a certificate or an exec plugin") from error
     except (OSError, ssl.SSLError, ValueError) as error:
         raise SettingsError(
             f"{entrance.source}: certificate-authority, client-certificate or client-key cannot be read: {error}"
         ) from error
+    return found if plugin is None else {**found, "auth": PluginAuth(plugin, entrance.source)}
 
 
 def _is_in_a_pod() -> bool:
@@ -150,14 +155,6 @@ def _with_user(config: SingleConfig | None) -> SingleConfig:
     user = config.user or User()
     if user.token_file is not None:
         user = msgspec.structs.replace(user, token_file=str(config.abs_file(user.token_file)))
-    if user.exec is not None and user.exec.apiVersion == f"{EXEC_GROUP}/v1":
-        # lightkube knows the beta of the same format; a v1 plugin is told what it is asked for, as kubectl does.
-        asked = {"kind": "ExecCredential", "apiVersion": user.exec.apiVersion, "spec": {"interactive": False}}
-        told = NameValue(name="KUBERNETES_EXEC_INFO", value=json.dumps(asked))
-        plugin = msgspec.structs.replace(
-            user.exec, apiVersion=f"{EXEC_GROUP}/v1beta1", env=[*(user.exec.env or []), told]
-        )
-        user = msgspec.structs.replace(user, exec=plugin)
     return config._replace(user=user)
 
 
