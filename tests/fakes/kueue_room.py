@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.fakes.kube import FakeKube
+from tests.fakes.kube_paths import address_of
+from tests.fakes.kube_store import State
 
 Json = dict[str, Any]
 GPU = "nvidia.com/gpu"
@@ -16,32 +18,26 @@ CORDONED = "node.kubernetes.io/unschedulable"
 
 
 class Seen:
-    """Reads of the fake server, each made once a version of its state; what comes back is not to be changed."""
+    """What the fake server has, without copies: what comes back is not to be changed."""
 
     def __init__(self, kube: FakeKube) -> None:
         self._kube = kube
-        self._version: object = None
+        self._state: State | None = None
         self._kinds: dict[str, list[Json]] = {}
-        self._paths: dict[str, Json | None] = {}
 
     def all(self, kind: str) -> list[Json]:
-        """All objects of a kind."""
-        self._refresh()
-        if kind not in self._kinds:
-            self._kinds[kind] = self._kube.all(kind)
-        return self._kinds[kind]
+        """All objects of a kind, by key."""
+        state = self._kube.snapshot()
+        if state is not self._state:
+            self._state, self._kinds = state, {}
+            for key, one in sorted(state.objects.items()):
+                self._kinds.setdefault(key[0], []).append(one)
+        return self._kinds.get(kind, [])
 
     def see(self, path: str) -> Json | None:
         """One object, or None."""
-        self._refresh()
-        if path not in self._paths:
-            self._paths[path] = self._kube.see(path)
-        return self._paths[path]
-
-    def _refresh(self) -> None:
-        state = self._kube.snapshot()
-        if state is not self._version:
-            self._version, self._kinds, self._paths = state, {}, {}
+        address = address_of(path)
+        return self._kube.snapshot().objects.get(address.key) if address else None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from tests.builders import a_finding
 from tests.cluster import objects
 from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
+from tests.fakes.kube_store import State
 from tests.fakes.kueue import Kueue
 from tests.fakes.ledger import FakeLedger
 
@@ -37,7 +39,15 @@ REPLACEABLE = {"trimtab/replaceable-pods": "true"}
 CHECK = "trimtab"
 BEAT_SECONDS = 5.0
 UNREAD = ("selfsubjectaccessreviews", "leases", "events")
-HAS_NO_READER = "the check is answered by nobody"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A world to be begun from again."""
+
+    state: State
+    at: datetime
+    findings: tuple[OpenFinding, ...]
 
 
 class FakeMirror:
@@ -99,6 +109,17 @@ class World:
         self.planner = Planner(plan, adapter_rule=self._opinion)
         issue = IssueSettings(mode=Mode.ACT, breaker_ratio=1.0)
         self.issuer = Issuer(ledger=self.ledger, schedulers={"kueue": self.adapter}, settings=issue, clock=self.clock)
+
+    def keep(self) -> Kept:
+        """The cluster as it is, to be begun from again."""
+        return Kept(self.kube.snapshot(), self.clock.now(), tuple(self.findings))
+
+    def again(self, kept: Kept) -> None:
+        """The cluster as it was, and a daemon with an empty ledger."""
+        self.kube.restore(kept.state)
+        self.clock.jump((kept.at - self.clock.now()).total_seconds())
+        self.findings, self.lines, self.ledger = list(kept.findings), [], FakeLedger()
+        self.start()
 
     def _opinion(self, move: Any, snapshot: ClusterSnapshot) -> Any:
         return self.adapter.refusal(move, snapshot) if move.controller == "kueue" else None

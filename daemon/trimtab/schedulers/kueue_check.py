@@ -44,8 +44,16 @@ class KueueCheck:
     clock: Clock
 
     def step(self) -> str:
-        """Answer all that wait; what was done in one line, empty where there was nothing to do."""
-        said = [*self._answers(), *self._swept()]
+        """Answer all that wait; what was done in one line, empty where there was nothing to do.
+
+        What cannot be written now is said and tried again next beat: commands go on without it.
+        """
+        said: list[str] = []
+        try:
+            said += self._answers()
+            said += self._swept()
+        except SchedulerError as error:
+            said.append(f"the AdmissionCheck waits: {error}")
         return "; ".join(said)
 
     def why_not(self) -> str | None:

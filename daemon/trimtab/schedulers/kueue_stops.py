@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from trimtab.errors import SchedulerGone, SchedulerRefused
-from trimtab.model.command import Command, Seat
+from trimtab.model.command import Command, Seat, Verb
 from trimtab.schedulers.kubernetes import PatchKind
 from trimtab.schedulers.kueue_objects import WORKLOADS, KueueWorkload, path_of
 from trimtab.schedulers.marks import SUSPEND, Hold, annotation, hold_of, hold_text, read_holds, with_hold, without_hold
@@ -66,7 +66,16 @@ class Stop:
         """Whether it stands still by this command, and nobody has switched it since."""
         if self.now.is_active or self.now.switched_by not in (None, self.pen.prefix):
             return False
-        return self.hold is not None and SUSPEND in self.hold.what
+        if self.hold is not None:
+            return SUSPEND in self.hold.what
+        # Somebody wiped the annotation: the server still says that we switched it, and the command that it was to.
+        is_signed = bool(read_holds(self.now.annotations, self.pen.prefix))
+        return not is_signed and self.now.switched_by == self.pen.prefix and self._is_to_stop
+
+    @property
+    def _is_to_stop(self) -> bool:
+        writes = self.command.recommendation.writes
+        return any(write.verb is Verb.SUSPEND and write.workload == self.id for write in writes)
 
     @property
     def has_no_pods(self) -> bool:
