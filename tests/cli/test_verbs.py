@@ -272,7 +272,9 @@ def test_the_verbs_need_no_web_server_and_no_numpy() -> None:
     assert not set(done.stdout.split()) & {"starlette", "uvicorn", "numpy", "sqlalchemy", "prometheus_client"}
 
 
-@pytest.mark.parametrize("name", ["status", "findings", "plan", "explain", "history", "approve", "undo", "link"])
+@pytest.mark.parametrize(
+    "name", ["status", "findings", "plan", "explain", "history", "approve", "undo", "pause", "release", "allow", "link"]
+)
 def test_help_is_worth_reading(name: str) -> None:
     said = CliRunner().invoke(_root, [name, "--help"]).stdout
     for part in ("Exit codes:", "--json", "TRIMTAB_URL", "TRIMTAB_TOKEN"):

@@ -288,11 +288,12 @@ def serving(
     settings: DaemonSettings | None = None,
     heartbeat_seconds: float = 15.0,
     pause_reason: Callable[[], str | None] = lambda: None,
+    box: BoardBox | None = None,
     **door: Any,
 ) -> Iterator[Served]:
     """The real application on a real listener; `board` None = nothing published yet."""
     settings = settings or DaemonSettings(cluster=CLUSTER, issue=IssueSettings(mode=Mode.APPROVE))
-    clock, wall, box, memory = FakeClock(NOW), wall or SystemClock(), BoardBox(), FakeMemory()
+    clock, wall, box, memory = FakeClock(NOW), wall or SystemClock(), box or BoardBox(), FakeMemory()
     memory.kept[31] = a_fault()
     memory.kept[7] = replace(
         a_finding(id=7, node="gpu-02"), state=FindingState.CLOSED, closed_at=NOW, close_reason="the GPU answers again"

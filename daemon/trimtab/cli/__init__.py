@@ -27,6 +27,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "undo": ("trimtab.cli.decide", "undo"),
     "pause": ("trimtab.cli.decide", "pause"),
     "resume": ("trimtab.cli.decide", "resume"),
+    "allow": ("trimtab.cli.decide", "allow"),
+    "release": ("trimtab.cli.release", "release"),
     "link": ("trimtab.cli.decide", "link"),
     "doctor": ("trimtab.cli.doctor", "doctor"),
 }

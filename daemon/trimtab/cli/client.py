@@ -135,8 +135,15 @@ class Client:
             ) from error
 
 
-def daemon_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """The options that all verbs share; the verb is handed a Client and whether JSON is asked for."""
+def daemon_options(
+    verb: Callable[..., None] | None = None, *, when_out_of_reach: Callable[..., str] | None = None
+) -> Callable[..., Any]:
+    """The options that all verbs share; the verb is handed a Client and whether JSON is asked for.
+
+    `when_out_of_reach` is handed the verb's other options and says what to do where the daemon cannot be asked.
+    """
+    if verb is None:
+        return lambda one: daemon_options(one, when_out_of_reach=when_out_of_reach)
 
     def run(url: str | None, token: str | None, ca_file: str | None, *, is_json: bool, **given: Any) -> None:  # noqa: ANN401
         try:
@@ -146,6 +153,8 @@ def daemon_options(verb: Callable[..., None]) -> Callable[..., None]:
             raise click.exceptions.Exit(1) from no
         except ClientError as error:
             click.echo(f"trimtab: {error}", err=True)
+            if when_out_of_reach is not None:
+                click.echo(when_out_of_reach(**given), err=True)
             raise click.exceptions.Exit(2) from error
 
     run.__name__, run.__doc__ = verb.__name__, f"{inspect.cleandoc(verb.__doc__ or '')}\n\n{EXIT_CODES}"

@@ -1,9 +1,11 @@
-"""Verbs that decide: approve, reject, snooze, undo, pause, resume; and link, which opens the page."""
+"""Verbs that decide: approve, reject, snooze, undo, pause, resume, allow; and link, which opens the page."""
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import click
 
@@ -11,7 +13,8 @@ from trimtab.cli.client import Client, DaemonSaysNo, daemon_options, say_json
 from trimtab.cli.text import clock_text, say, standing
 from trimtab.cli.watch import Id, Span
 from trimtab.model.board import Board, CommandRow
-from trimtab.show.api_types import Link
+from trimtab.settings import DaemonSettings, KubernetesSettings, load
+from trimtab.show.api_types import Link, Paused
 
 _ID = click.argument("id", type=Id(), metavar="ID")
 
@@ -30,7 +33,7 @@ def approve(client: Client, *, is_json: bool, id: tuple[str, int], fingerprint: 
     number = _recommendation(id)
     row = client.get(f"/api/v1/recommendations/{number}", CommandRow)
     if not is_json:
-        say([f"{row.name}  {row.command.recommendation.sentence}", *(f"  - {step.text}" for step in row.steps)])
+        say([f"{row.name}  {row.command.recommendation.sentence}", *_writes(row)])
         if sys.stdin.isatty() and not is_yes:
             click.confirm("Approve these writes?", abort=True)
     body = {"fingerprint": fingerprint or row.fingerprint}
@@ -64,21 +67,55 @@ def undo(client: Client, *, is_json: bool, id: tuple[str, int], reason: str) -> 
     _decide(client, _recommendation(id), "undo", {"reason": reason}, "is being undone", is_json=is_json)
 
 
+def _pause_inside(reason: str, settings_file: Path | None) -> str:
+    """How to pause without the daemon: the line that its next beat finds in the cluster."""
+    from trimtab.issue.decisions import pause_line  # noqa: PLC0415 - of no use where the daemon answers
+
+    kubernetes = load(settings_file, DaemonSettings).kubernetes if settings_file else KubernetesSettings()
+    if kubernetes is None:
+        return f"{settings_file} has no [kubernetes]: there is no cluster in which this daemon could be paused."
+    line = pause_line(kubernetes).replace("'why'", shlex.quote(reason))
+    return f"To pause it inside the cluster, where it looks each beat:\n  {line}"
+
+
 @click.command()
 @click.option("--reason", required=True, help="Why; kept in the audit.")
-@daemon_options
-def pause(client: Client, *, is_json: bool, reason: str) -> None:
-    """Start nothing new, cluster-wide. What has begun is finished or undone, so that no job is left stopped."""
+@click.option("--settings", "settings_file", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+              help="The daemon's settings: where its namespace and prefix are not the defaults.")  # fmt: skip
+@daemon_options(when_out_of_reach=_pause_inside)
+def pause(client: Client, *, is_json: bool, reason: str, settings_file: Path | None) -> None:  # noqa: ARG001
+    """Start nothing new, cluster-wide. What has begun is finished or undone, so that no job is left stopped.
+
+    Where the daemon cannot be asked, the kubectl line is printed that pauses it inside the cluster.
+    """
     raw = client.post_raw("/api/v1/pause", {"reason": reason})
     say_json(raw) if is_json else say(["Paused: nothing new is started. `trimtab resume` goes on."])
 
 
 @click.command()
+@click.option("--rule", metavar="RULE", help="Only let this rule go on, which its breaker had stopped.")
 @daemon_options
-def resume(client: Client, *, is_json: bool) -> None:
-    """Allow new commands again."""
-    raw = client.post_raw("/api/v1/resume", {})
-    say_json(raw) if is_json else say(["Resumed."])
+def resume(client: Client, *, is_json: bool, rule: str | None) -> None:
+    """Allow new commands again; or with --rule, one rule that made most of the cordons and was stopped for it.
+
+    A pause that stands in the cluster itself is not ended by this: the kubectl line that does is printed.
+    """
+    raw = client.post_raw("/api/v1/resume", {"rule": rule} if rule else {})
+    if is_json:
+        say_json(raw)
+        return
+    answer = client.decoded(raw, Paused)
+    said = [answer.sentence] if rule else ["Resumed.", *([answer.sentence] if answer.sentence else [])]
+    say(said)
+
+
+@click.command()
+@click.argument("node")
+@daemon_options
+def allow(client: Client, *, is_json: bool, node: str) -> None:
+    """Lift the veto on NODE: somebody had opened it against trimtab, and it may be cordoned again."""
+    raw = client.post_raw("/api/v1/allow", {"node": node})
+    say_json(raw) if is_json else say([f"{node} may be cordoned again where a finding asks for it."])
 
 
 @click.command()
@@ -94,6 +131,13 @@ def _recommendation(given: tuple[str, int]) -> int:
     if letter == "F":
         raise click.UsageError(f"F{number} is a finding; decisions are about recommendations (R11): trimtab plan.")
     return number
+
+
+def _writes(row: CommandRow) -> list[str]:
+    """What is written, in our words and in the scheduler's: an approval is for exactly these."""
+    lines = [f"  - {step.text}" for step in row.steps]
+    copied = [f"      {line}" for step in row.command.recommendation.steps for line in step.splitlines()]
+    return [*lines, *(["    In the scheduler's own words:", *copied] if copied else [])]
 
 
 def _decide(client: Client, number: int, verb: str, body: Mapping[str, object], said: str, *, is_json: bool) -> None:

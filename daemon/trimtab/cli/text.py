@@ -13,13 +13,22 @@ import click
 
 from trimtab.clock import age_text
 from trimtab.model.advice import FindingState, OpenFinding
-from trimtab.model.board import Board, CommandRow, JobRow, Strip
+from trimtab.model.board import CommandRow, JobRow
 from trimtab.model.command import CommandState, Refusal
 
 WIDTH_MAX = 120
-_LABEL, _HEAD = 9, 5
-_COLOURS = {"wrong": "red", "waiting": "yellow", "do": "green", "blind": "magenta"}
-_REFUSALS_SHOWN = 3
+LABEL_COLUMNS = 9
+_HEAD = 5
+_COLOURS = {
+    "wrong": "red",
+    "waiting": "yellow",
+    "do": "green",
+    "blind": "magenta",
+    "paused": "yellow",
+    "standby": "yellow",
+    "stopped": "red",
+    "release": "yellow",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,82 +50,6 @@ def say(lines: Iterable[str]) -> None:
     color = False if os.environ.get("NO_COLOR") else None
     for line in lines:
         click.echo(line, color=color)
-
-
-def status_lines(board: Board, *, age_seconds: float | None, columns: int) -> list[str]:
-    """The start view in a terminal."""
-    open_findings = [item for item in board.findings if item.state is FindingState.OPEN]
-    live = [row for row in board.commands if row.command.is_live]
-    waiting = [job for job in board.jobs if job.state == "waiting"]
-    lines = strip_lines(board, age_seconds=age_seconds, columns=columns)
-    if board.is_paused:
-        lines += block("paused", [Row("", "Nothing new is started. `trimtab resume` goes on.")], columns)
-    lines += block("blind", [Row("", sentence) for sentence in board.blind], columns)
-    lines += block("wrong", [finding_row(item, board.at) for item in open_findings], columns)
-    lines += block("waiting", [job_row(job, board.at) for job in waiting], columns)
-    lines += block("do", [command_row(row, board.at) for row in live], columns)
-    lines += refusal_lines(board.refusals, columns, shown=_REFUSALS_SHOWN)
-    if not open_findings and not board.blind:
-        lines += textwrap.wrap(nothing_wrong(board), columns)
-    return lines
-
-
-def strip_lines(board: Board, *, age_seconds: float | None, columns: int) -> list[str]:
-    """The numbers at the top, folded where they do not fit."""
-    parts = [board.cluster, f"{board.strip.gpus_total} GPUs", *_counts(board.strip, size=_size_wanted(board.jobs))]
-    if board.strip.goodput_ratio is not None:
-        parts.append(f"goodput {board.strip.goodput_ratio:.0%} of held")
-    parts.append(f"mode {board.mode}")
-    if age_seconds is not None:
-        parts.append(f"beat {age_text(age_seconds)} ago")
-    return _folded(parts, columns)
-
-
-def _folded(parts: Sequence[str], columns: int) -> list[str]:
-    lines = [""]
-    for part in parts:
-        if lines[-1] and len(lines[-1]) + 3 + len(part) > columns:
-            lines.append(" " * _LABEL + part)
-        else:
-            lines[-1] += ("   " if lines[-1] else "") + part
-    return lines
-
-
-def _counts(strip: Strip, *, size: int) -> Iterable[str]:
-    yield f"{strip.gpus_working} working"
-    if strip.gpus_held_idle:
-        yield f"{strip.gpus_held_idle} held but idle"
-    yield from _free_counts(strip.gpus_free, strip.stranded.get(size, 0), size)
-    for count, words in (
-        (strip.gpus_spare, "spare"),
-        (strip.gpus_out_of_service, "out of service"),
-        (strip.gpus_unknown, "unknown"),
-    ):
-        if count:
-            yield f"{count} {words}"
-
-
-def _free_counts(free: int, stranded: int, size: int) -> Iterable[str]:
-    job = f"{'an' if size == 8 else 'a'} {size}-GPU job"
-    if stranded and stranded == free:
-        yield f"{stranded} stranded for {job}"
-    elif free:
-        yield f"{free} free" + (f", {stranded} of them stranded for {job}" if stranded else "")
-
-
-def _size_wanted(jobs: Iterable[JobRow]) -> int:
-    """The pod size that waits, if it is one of those counted; else 8."""
-    sizes = [job.gpus_per_pod for job in jobs if job.state == "waiting" and job.gpus_per_pod in (1, 2, 4, 8)]
-    return sizes[0] if sizes else 8
-
-
-def nothing_wrong(board: Board) -> str:
-    """The empty state, which is a state."""
-    strip = board.strip
-    last = ""
-    if board.last_finding_at is not None:
-        last = f" Last finding {age_text((board.at - board.last_finding_at).total_seconds())} ago."
-    return f"Nothing is wrong.{last} {strip.gpus_reporting} of {strip.gpus_total} GPUs report."
 
 
 def finding_row(item: OpenFinding, at: datetime) -> Row:
@@ -172,13 +105,13 @@ def refusal_lines(refusals: Sequence[Refusal], columns: int, *, shown: int | Non
 
 def block(label: str, rows: Sequence[Row], columns: int) -> list[str]:
     """A labelled list; the tails stand in a column of their own where all of it fits, else under their row."""
-    indent = " " * (_LABEL + (_HEAD if any(row.head for row in rows) else 0))
+    indent = " " * (LABEL_COLUMNS + (_HEAD if any(row.head for row in rows) else 0))
     most = max((len(row.main) for row in rows), default=0)
     tails = max((len(row.tail) for row in rows), default=0)
     is_wide = len(indent) + most + (3 + tails if tails else 0) <= columns
     lines: list[str] = []
     for number, row in enumerate(rows):
-        head = (label if number == 0 else "").ljust(_LABEL) + row.head.ljust(len(indent) - _LABEL)
+        head = (label if number == 0 else "").ljust(LABEL_COLUMNS) + row.head.ljust(len(indent) - LABEL_COLUMNS)
         if is_wide:
             text = [head + (row.main.ljust(most) + "   " + row.tail if row.tail else row.main)]
         else:

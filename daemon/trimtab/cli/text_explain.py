@@ -8,10 +8,11 @@ from datetime import datetime
 import click
 
 from trimtab.cli.text import clock_text, finding_row, paragraph, standing
-from trimtab.clock import iso
+from trimtab.clock import age_text, iso
 from trimtab.model.advice import Evidence, FindingState, OpenFinding
 from trimtab.model.board import CommandRow
-from trimtab.model.command import Mode
+from trimtab.model.command import Mode, Outcome, Recommendation
+from trimtab.model.standing import Answer, OwnerAnswer
 
 
 def recommendation_lines(
@@ -25,10 +26,15 @@ def recommendation_lines(
     lines += _part("Rests on", _findings(findings, at, columns))
     lines += _part("Against it", (line for text in _against(row, findings) for line in _item(text, columns)))
     lines += _part("Steps", _steps(row, columns))
+    lines += _part("Lines to copy", (f"  {line}" for step in recommendation.steps for line in step.splitlines()))
+    lines += _part("How it goes", paragraph(_way(recommendation), columns, indent=2))
+    lines += _part("Owners", (line for text in _owners(row) for line in _item(text, columns)))
     lines += _part("Gain and cost", _gain_and_cost(row, columns))
+    gates = (f"{node}: {gate}" for node, gate in recommendation.gates.items())
+    lines += _part("Before it returns to service", (line for text in gates for line in _item(text, columns)))
     lines += _part("If nothing is done", paragraph(recommendation.if_nothing_is_done, columns, indent=2))
     lines += _part("Refused", paragraph(row.refusal.sentence if row.refusal else "", columns, indent=2))
-    lines += _part("Came out", paragraph(row.outcome.sentence if row.outcome else "", columns, indent=2))
+    lines += _part("Came out", _outcome(row.outcome, columns) if row.outcome else ())
     lines += _part("Record of this rule", paragraph(row.record, columns, indent=2))
     lines += _part("Who may approve", paragraph(_who_may(row, mode), columns, indent=2))
     return lines
@@ -93,6 +99,55 @@ def _steps(row: CommandRow, columns: int) -> Iterable[str]:
     not_before = row.command.recommendation.not_before
     if not_before is not None:
         yield f"  not before {clock_text(not_before)}"
+
+
+def _way(recommendation: Recommendation) -> str:
+    said = recommendation.way
+    if recommendation.way_seconds is None:
+        return said
+    expected = f"Expected: {age_text(recommendation.way_seconds)} until all of it runs again."
+    return f"{said.rstrip('.')}. {expected}" if said else expected
+
+
+def _owners(row: CommandRow) -> Iterable[str]:
+    command = row.command
+    for workload, answer in command.answers.items():
+        yield f"{workload}: {answer_text(answer)}"
+    if command.noticed_at is not None:
+        until = f"; it begins at {clock_text(row.notice_until)} or later" if row.notice_until else ""
+        yield f"Told at {clock_text(command.noticed_at)}{until}."
+
+
+def answer_text(answer: OwnerAnswer) -> str:
+    """What an owner was asked and said."""
+    if answer.answer is None:
+        return f"asked at {clock_text(answer.asked_at)}, has until {clock_text(answer.deadline)} to answer"
+    words = f": {answer.said}" if answer.said else ""
+    if answer.answer is Answer.NOT_BEFORE and answer.not_before is not None:
+        return f"not before {clock_text(answer.not_before)}{words}"
+    at = f" at {clock_text(answer.answered_at)}" if answer.answered_at else ""
+    return f"{answer.answer}{at}{words}"
+
+
+def _outcome(outcome: Outcome, columns: int) -> Iterable[str]:
+    yield from paragraph(outcome.sentence, columns, indent=2)
+    rows = [
+        ("time to run again", _seconds(outcome.seconds_forecast), age_text(outcome.seconds_to_settle)),
+        ("GPU-h lost", _hours(outcome.gpu_hours_lost_forecast), f"{outcome.gpu_hours_lost:.1f}"),
+        ("GPU-h gained, net", _hours(outcome.gpu_hours_saved_forecast), f"{outcome.gpu_hours_saved:.1f}"),
+    ]
+    if outcome.seats_planned:
+        rows.append(("seats as planned", str(outcome.seats_planned), str(outcome.seats_hit)))
+    for what, forecast, measured in rows:
+        yield f"  {what:<18} forecast {forecast:>8}   measured {measured:>8}"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "-" if seconds is None else age_text(seconds)
+
+
+def _hours(hours: float | None) -> str:
+    return "-" if hours is None else f"{hours:.1f}"
 
 
 def _gain_and_cost(row: CommandRow, columns: int) -> Iterable[str]:

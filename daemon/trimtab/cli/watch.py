@@ -8,9 +8,10 @@ import click
 import msgspec
 
 from trimtab.cli.client import Client, daemon_options, say_json
-from trimtab.cli.text import block, command_row, finding_row, refusal_lines, say, status_lines, width
+from trimtab.cli.text import block, command_row, finding_row, refusal_lines, say, width
 from trimtab.cli.text_explain import finding_lines, recommendation_lines
 from trimtab.cli.text_history import history_lines, series_lines
+from trimtab.cli.text_status import status_lines
 from trimtab.errors import ClientError
 from trimtab.model.advice import OpenFinding
 from trimtab.model.board import Board, CommandRow, GpuHistory
@@ -103,7 +104,9 @@ def explain(client: Client, *, is_json: bool, id: tuple[str, int]) -> None:
     """Why: everything that a recommendation (R11) or a finding (F31) rests on.
 
     For R11: the sentence, the evidence with source, time, value and threshold, what speaks against it, the steps with
-    the exact writes, gain and cost with their formulas, what happens if nothing is done, and who may approve.
+    the exact writes and as lines to copy, how long it takes, what its owners said, gain and cost with their formulas,
+    what must be proved before a node returns, what happens if nothing is done, who may approve; after it, what came of
+    it against the forecast, and the rule's record.
     """
     letter, number = id
     path = "findings" if letter == "F" else "recommendations"
