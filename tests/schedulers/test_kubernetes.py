@@ -1,4 +1,4 @@
-"""The door: what is sent, how each no is told, credentials of every kind, and sentences for what is set wrongly."""
+"""The door: what is sent, TLS, proxies, credentials of every kind, watches, and sentences for what is set wrongly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.schedulers.web import Asked, Reply, a_kubeconfig, a_web, document, re
 
 import trimtab
 from trimtab.errors import (
-    SchedulerBusy,
     SchedulerConflict,
     SchedulerGone,
     SchedulerRefused,
@@ -23,7 +22,7 @@ from trimtab.errors import (
     SettingsError,
 )
 from trimtab.schedulers.connect import connect
-from trimtab.schedulers.kubernetes import PatchKind, Resource, failure
+from trimtab.schedulers.kubernetes import PatchKind, Resource
 from trimtab.settings import KubernetesSettings
 
 
@@ -33,53 +32,6 @@ def settings(path: Path | str, **more: Any) -> KubernetesSettings:
 
 def echo(asked: Asked) -> Reply:
     return document({"asked": asked.path})
-
-
-@pytest.mark.parametrize(
-    ("code", "message", "kind"),
-    [
-        (400, 'admission webhook "validatejob.volcano.sh" denied the request: no', SchedulerRefused),
-        (401, "Unauthorized", SchedulerRefused),
-        (403, 'nodes "n" is forbidden: User "x" cannot patch resource "nodes"', SchedulerRefused),
-        (404, 'pods "p" not found', SchedulerGone),
-        (405, "the server does not allow this method on the requested resource", SchedulerRefused),
-        (409, "the object has been modified", SchedulerConflict),
-        (410, "too old resource version: 1 (2)", SchedulerGone),
-        (422, "queueName is immutable while workload quota reserved", SchedulerRefused),
-        (422, "the server rejected our request due to an error in our request", SchedulerConflict),
-        (422, 'metadata.uid: Invalid value: "0": field is immutable', SchedulerConflict),
-        (429, "storage is (re)initializing", SchedulerBusy),
-        (500, "etcdserver: request timed out", SchedulerUnavailable),
-        (503, "apiserver is shutting down", SchedulerUnavailable),
-    ],
-)
-def test_each_no_has_one_meaning_and_the_servers_words(code: int, message: str, kind: type[Exception]) -> None:
-    error = failure("PATCH /api/v1/nodes/n", code, {"message": message})
-    assert type(error) is kind
-    assert str(error).startswith(f"PATCH /api/v1/nodes/n: {code} {message}")
-    assert error.code == code
-
-
-def test_a_budget_names_its_numbers_and_an_overload_when_to_come_back() -> None:
-    words = "Cannot evict pod as it would violate the pod's disruption budget."
-    cause = "The disruption budget pdb needs 3 healthy pods and has 3 currently"
-    budget = failure("POST x", 429, {"message": words, "details": {"causes": [{"message": cause}]}})
-    assert cause in str(budget)
-    assert isinstance(budget, SchedulerBusy)
-    assert budget.retry_after_seconds is None
-    busy = failure("GET x", 429, {"message": "too many requests"}, "7")
-    again = failure("GET x", 429, {"message": "storage is (re)initializing", "details": {"retryAfterSeconds": 1}})
-    assert isinstance(busy, SchedulerBusy)
-    assert isinstance(again, SchedulerBusy)
-    assert (busy.retry_after_seconds, again.retry_after_seconds) == (7.0, 1)
-
-
-def test_a_webhook_that_is_away_is_said_and_a_long_message_keeps_its_head() -> None:
-    away = failure("POST x", 500, {"message": 'failed calling webhook "mpod.kb.io": connection refused'})
-    assert "an admission webhook cannot be called" in str(away)
-    long = failure("PATCH x", 403, {"message": 'admission webhook "v" denied the request: ' + "x" * 10_000})
-    assert 'admission webhook "v" denied the request' in str(long)
-    assert len(str(long)) < 1000
 
 
 def test_what_is_sent(tmp_path: Path) -> None:
@@ -328,6 +280,35 @@ def test_where_a_kubeconfig_is_looked_for(tmp_path: Path, monkeypatch: pytest.Mo
     api = connect(KubernetesSettings())
     assert api.server == "http://found:1"
     api.close()
+
+
+def test_in_a_pod_its_own_service_account_is_used_and_its_token_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca, account = sign("ca"), tmp_path / "account"
+    account.mkdir()
+    ca.write(account, "ca")
+    sign("x", issuer=ca, names=("kubernetes.default.svc",)).write(tmp_path, "good")
+    (account / "namespace").write_text("trimtab", encoding="ascii")
+    (account / "token").write_text("first", encoding="ascii")
+    accepted = "Bearer first"
+
+    def reply(asked: Asked) -> Reply:
+        return echo(asked) if asked.headers["Authorization"] == accepted else refusal(401, "Unauthorized")
+
+    with a_web(reply, tls=(tmp_path / "good.crt", tmp_path / "good.key")) as web:
+        monkeypatch.setattr("trimtab.schedulers.kubeconfig.SERVICE_ACCOUNT", str(account))
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", web.url.rpartition(":")[2])
+        api = connect(KubernetesSettings(request_timeout_seconds=5.0))
+        assert (api.server, api.get("/x")) == (web.url, {"asked": "/x"})
+        accepted = "Bearer second"
+        (account / "token").write_text("second", encoding="ascii")
+        assert api.get("/y") == {"asked": "/y"}
+        api.close()
+        (account / "namespace").unlink()
+        with pytest.raises(SettingsError, match=r"the pod's service account cannot be read: .*namespace"):
+            connect(KubernetesSettings())
 
 
 def silent(asked: Asked) -> Reply:

@@ -56,8 +56,8 @@ def find_entrance(settings: KubernetesSettings) -> Entrance:
     """The kubeconfig that the settings name, else the pod's own account, else $KUBECONFIG, else ~/.kube/config."""
     if not settings.kubeconfig and not settings.context and _is_in_a_pod():
         try:
-            config = KubeConfig.from_service_account()
-        except (ConfigError, OSError) as error:
+            config = KubeConfig.from_service_account(SERVICE_ACCOUNT)
+        except (ConfigError, OSError, KeyError) as error:
             raise SettingsError(f"the pod's service account cannot be read: {error}") from error
         return Entrance(config=_with_user(config.get()), source="the pod's service account")
     path, named_by = _path(settings)
