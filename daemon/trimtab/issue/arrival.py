@@ -142,7 +142,10 @@ def _is_new(move: Move, command: Command, workload: Workload) -> bool:
     since = command.submitted_at
     if since is None or workload.started_at is None:
         return False
-    return workload.started_at >= since.replace(microsecond=0)  # Kubernetes tells moments in whole seconds
+    # Kubernetes tells moments in whole seconds: within that of the stop, only the node tells old from new.
+    return workload.started_at >= since or (
+        workload.started_at >= since.replace(microsecond=0) and _is_off(move, workload)
+    )
 
 
 def _is_lifted(write: Write, snapshot: ClusterSnapshot) -> bool:

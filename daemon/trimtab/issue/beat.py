@@ -35,6 +35,10 @@ class Beat:
     vetoed: list[tuple[Command, str]] = field(default_factory=list)
     """Begun commands that a person has undone on the cluster, as their schedulers said, in whose words."""
 
+    def is_vetoed(self, command: Command) -> bool:
+        """Whether a scheduler said in this beat that a person has undone it."""
+        return any(one.id == command.id for one, _ in self.vetoed)
+
     def refuse(self, command: Command, rule: str, sentence: str) -> None:
         """Say why a command does not move on."""
         recommendation = command.recommendation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from trimtab.errors import SchedulerError, SchedulerRefused
@@ -24,13 +24,14 @@ def enriched(
     *,
     findings: Mapping[int, OpenFinding] | None,
     vetoes: Mapping[str, Standing],
+    questions: Collection[str] = (),
 ) -> Plan:
     """The same advice with causes and with the steps that an approval binds to; what cannot be done is refused."""
     kept: list[Recommendation] = []
     refusals = list(plan.refusals)
     for one in plan.recommendations:
         caused = replace(one, causes=_causes(one, findings or {}))
-        refusal = vetoed(caused, vetoes)
+        refusal = vetoed(caused, vetoes, questions)
         made = _with_way(caused, snapshot, hands) if refusal is None else refusal
         if isinstance(made, Refusal):
             refusals.append(made)

@@ -25,7 +25,7 @@ from trimtab.issue.outcome import measure
 from trimtab.issue.owners import Asker, Notify
 from trimtab.issue.proposals import Change, backing_off, changes
 from trimtab.issue.releases import Released, release_all
-from trimtab.issue.steps import from_approved, from_proposed
+from trimtab.issue.steps import from_approved, from_proposed, why_not_stop_yet
 from trimtab.issue.strays import Strays
 from trimtab.issue.vetoes import Openings, in_force, is_touched_by_veto
 from trimtab.issue.voice import Voice
@@ -137,10 +137,8 @@ class Issuer:
         recent = self._ledger.commands(live_only=False, since=now - DAY)
         vetoes = in_force(self._ledger.standing(StandingKind.VETO), now)
         by_id = None if findings is None else {one.id: one for one in findings}
-        made = enriched(plan, snapshot, self._desk.hands, findings=by_id, vetoes=vetoes)
-        return Beat(
-            plan=made,
-            refusals=list(made.refusals[len(plan.refusals) :]),
+        beat = Beat(
+            plan=plan,
             snapshot=snapshot,
             now=now,
             pause=self._why_paused(snapshot),
@@ -156,6 +154,16 @@ class Issuer:
             vetoes=vetoes,
             findings=by_id,
         )
+        beat.plan = enriched(
+            plan,
+            snapshot,
+            self._desk.hands,
+            findings=by_id,
+            vetoes=vetoes,
+            questions=self._openings.questions(beat),
+        )
+        beat.refusals += beat.plan.refusals[len(plan.refusals) :]
+        return beat
 
     def _why_paused(self, snapshot: ClusterSnapshot) -> str | None:
         if self._ledger.standing(StandingKind.RELEASE):
@@ -223,18 +231,33 @@ class Issuer:
             self._desk.do("hold", held, beat)
 
     def _held(self, command: Command, beat: Beat) -> None:
-        if self._is_ended(command, beat):
+        is_held = command.is_dry or look.is_held(command, beat.snapshot)
+        is_asked = is_held or command.undo_requested_by is not None
+        # Asked again before it may end: only its scheduler knows whether a person has undone it. Without an answer it
+        # ends for want of time alone.
+        if not is_asked and not self._desk.do("hold", command, beat):
+            self._unanswered(command, beat)
             return
-        if not command.is_dry and not look.is_held(command, beat.snapshot):
-            self._desk.do("hold", command, beat)
+        if self._is_ended(command, beat) or not is_held:
             return
         confirmed = replace(
             command, state=CommandState.CONFIRMED, changed_at=beat.now, reason="looked again: all seats are there"
         )
         self._desk.record(confirmed, was=command, why=confirmed.reason, beat=beat)
 
+    def _unanswered(self, command: Command, beat: Beat) -> None:
+        """Nobody knows what a command holds: its scheduler could not be asked, or has ended it by its no."""
+        now = self._ledger.command(command.id) or command
+        off = self._why_held_too_long(now, beat.now)
+        if off is not None and now.state is CommandState.HELD and not beat.is_vetoed(now):
+            self._desk.end(now, off[0], off[1], was=now, beat=beat)
+
     def _confirmed(self, command: Command, beat: Beat) -> None:
-        if self._is_ended(command, beat):
+        if self._openings.is_in_question(command, beat) or self._is_ended(command, beat):
+            return
+        early = why_not_stop_yet(command, beat.snapshot, beat.now)
+        if early is not None:
+            beat.refuse(command, "checkpoint", early)
             return
         submitted = replace(
             command, state=CommandState.SUBMITTED, changed_at=beat.now, submitted_at=beat.now, reason="under way"
@@ -247,6 +270,8 @@ class Issuer:
             self._desk.undo(command, beat)
         elif command.is_dry:
             self._settle(command, "dry run: nothing was written", beat)
+        elif self._openings.is_in_question(command, beat):
+            return
         elif arrival.is_settled(command, beat.snapshot):
             outcome = measure(command, beat.snapshot, state=CommandState.SETTLED, now=beat.now)
             self._ledger.record_outcome(outcome)

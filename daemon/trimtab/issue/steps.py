@@ -8,11 +8,13 @@ from datetime import UTC, datetime, timedelta
 from trimtab.issue.decisions import withdrawn
 from trimtab.issue.enrich import OUT_OF_REACH
 from trimtab.issue.policy import mode_of
-from trimtab.model.command import Command, CommandState, Mode, Plan, Recommendation, Refusal
+from trimtab.issue.vetoes import IN_QUESTION
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.command import Command, CommandState, Mode, Plan, Recommendation, Refusal, Verb
 from trimtab.settings import IssueSettings
 
 BUDGET_RULE = "budget"
-PASSING_RULES = (BUDGET_RULE, OUT_OF_REACH)
+PASSING_RULES = (BUDGET_RULE, OUT_OF_REACH, IN_QUESTION)
 """Refusals of these rules pass: what they stand against waits and is not given up."""
 CHECKPOINT_PATIENCE = timedelta(seconds=300)
 """How long an approved move waits beyond the moment that was approved for a checkpoint that comes late."""
@@ -93,7 +95,7 @@ def _compare(command: Command, plan: Plan, now: datetime) -> Next:
         changed = replace(command, recommendation=fresh)
         return _back(changed, "the cluster has changed: other steps than those approved. Approve anew.", now)
     until = _wait_until(command, fresh, now)
-    if until is not None:
+    if until is not None and not closes_a_node(fresh):
         why = f"{command.name} waits for a checkpoint until {clock_text(until)}."
         return Next(command=command, rule="checkpoint", why=why)
     kept = replace(fresh, created_at=command.recommendation.created_at, expires_at=command.recommendation.expires_at)
@@ -107,6 +109,26 @@ def _wait_until(command: Command, fresh: Recommendation, now: datetime) -> datet
         return None
     until = min(fresh.not_before, approved + CHECKPOINT_PATIENCE)
     return until if until > now else None
+
+
+def closes_a_node(recommendation: Recommendation) -> bool:
+    """Whether it takes a node out: then it begins at once, so that nobody new lands there, and waits with its room."""
+    return any(write.verb is Verb.CORDON and write.lasts for write in recommendation.writes)
+
+
+def why_not_stop_yet(command: Command, snapshot: ClusterSnapshot, now: datetime) -> str | None:
+    """Why what runs is not stopped yet: its next checkpoint is still to come; None = now.
+
+    A checkpoint that was written since its room is kept ends the wait, whatever had been expected.
+    """
+    until = command.recommendation.not_before
+    if until is None or until <= now or command.is_dry:
+        return None
+    moved = [snapshot.workload_by_id.get(move.workload or "") for move in command.recommendation.moves if move.before]
+    saved = [one.checkpoint.last_at for one in moved if one is not None]
+    if saved and all(at is not None and at > command.changed_at for at in saved):
+        return None
+    return f"{command.name} keeps its room and waits for a checkpoint until {clock_text(until)}."
 
 
 def refusal_of(purpose: str, plan: Plan) -> Refusal | None:

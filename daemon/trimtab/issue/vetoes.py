@@ -15,7 +15,7 @@ node counts as open when two beats in a row have seen it so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
@@ -40,6 +40,8 @@ class Verdict(Enum):
     VETOED = "vetoed"
 
 
+IN_QUESTION = "opened"
+"""Refusal of a cordon on a node that was opened a moment ago: it passes."""
 OPEN = (Verdict.RETURNED, Verdict.REPAIRED, Verdict.UNCLEAR, Verdict.VETOED)
 
 
@@ -72,6 +74,22 @@ class Openings:
             if opened <= was:
                 self._judge(command, found, beat)
         self._open = frozenset(now_open)
+
+    def questions(self, beat: Beat) -> frozenset[str]:
+        """Nodes that a command which is over holds and that are open, for no reason that is known yet."""
+        return frozenset(
+            node
+            for command in self._desk.ledger.holding()
+            for node in command.lasting_nodes
+            if _look(command, node, beat).verdict in (Verdict.UNCLEAR, Verdict.VETOED)
+        )
+
+    @staticmethod
+    def is_in_question(command: Command, beat: Beat) -> bool:
+        """Whether a node of a begun command, whose cordon was seen, is open now: then it neither goes on nor ends."""
+        if command.is_dry or command.undo_requested_by is not None:
+            return False
+        return any(_look(command, node, beat).verdict in OPEN for node in command.lasting_nodes)
 
     def veto(self, command: Command, said: str, beat: Beat) -> None:
         """A person has undone what a command did, as its scheduler says: undone, and its nodes that are named stand."""
@@ -169,9 +187,21 @@ def in_force(facts: Iterable[Standing], now: datetime) -> dict[str, Standing]:
     return {one.name: one for one in facts if one.until is None or one.until > now}
 
 
-def vetoed(recommendation: Recommendation, vetoes: Mapping[str, Standing]) -> Refusal | None:
-    """The veto against cordoning a node to stay, where the cause is none but those that were vetoed."""
+def vetoed(
+    recommendation: Recommendation, vetoes: Mapping[str, Standing], questions: Collection[str]
+) -> Refusal | None:
+    """The veto against cordoning a node to stay, where the cause is none but those that were vetoed.
+
+    A node in question waits: whoever opened it a moment ago may have been a person.
+    """
     causes = set(recommendation.causes or (recommendation.rule,))
+    for node in sorted(_to_stay(recommendation) & set(questions)):
+        return Refusal(
+            rule=IN_QUESTION,
+            sentence=f"Somebody opened {node} a moment ago; who, is looked at first.",
+            subject=recommendation.subject,
+            purpose=recommendation.purpose,
+        )
     for write in recommendation.writes:
         veto = vetoes.get(write.node or "") if write.verb is Verb.CORDON and write.lasts else None
         if veto is not None and causes <= set(veto.causes):
@@ -183,5 +213,8 @@ def vetoed(recommendation: Recommendation, vetoes: Mapping[str, Standing]) -> Re
 
 def is_touched_by_veto(recommendation: Recommendation, vetoes: Iterable[str]) -> bool:
     """Whether it would cordon a vetoed node for another cause: then a person decides, no policy."""
-    nodes = {write.node for write in recommendation.writes if write.verb is Verb.CORDON and write.lasts}
-    return not nodes.isdisjoint(vetoes)
+    return not _to_stay(recommendation).isdisjoint(vetoes)
+
+
+def _to_stay(recommendation: Recommendation) -> set[str]:
+    return {one.node for one in recommendation.writes if one.verb is Verb.CORDON and one.lasts and one.node}
