@@ -29,8 +29,9 @@ KIND = RecommendationKind.DRAIN
 class Hall:
     """A space, the reader, the adapter; the mirror reads until `close`."""
 
-    def __init__(self, plane: Plane, space: Space) -> None:
-        settings = KubernetesSettings(kubeconfig=str(plane.admin_kubeconfig))
+    def __init__(self, plane: Plane, space: Space, *, kubeconfig: str = "") -> None:
+        """`kubeconfig`: of the account that writes and reads; the administrator's by default."""
+        settings = KubernetesSettings(kubeconfig=kubeconfig or str(plane.admin_kubeconfig))
         self.space = space
         self._door = connect(settings)
         self.desk = Desk(self._door, clock=SystemClock(), settings=settings)

@@ -57,7 +57,10 @@ _ACT: tuple[tuple[str, str, str, str], ...] = (
     ("patch", "", "nodes", "No node is cordoned."),
     ("create", "", "pods/eviction", "No single pod is moved."),
     ("patch", "", "pods", "Waiting pods cannot be let onto a seat that is kept."),
+    ("patch", "", "pods/status", "Waiting pods choose among the seats themselves."),
     ("patch", "batch", "jobs", "Jobs without a queue are not suspended."),
+    ("patch", "batch", "jobs/status", "Jobs without a queue start where room is, and only then go to their seats."),
+    ("patch", "jobset.x-k8s.io", "jobsets", "JobSets without a queue are not suspended."),
     ("patch", KUEUE, "workloads", "Gangs under Kueue are not moved."),
     ("patch", KUEUE, "clusterqueues", "No quota is kept during a move: where others wait, moves stay advice."),
     ("patch", KUEUE, "localqueues", "Other queues cannot be held while a node is emptied."),
@@ -65,6 +68,7 @@ _ACT: tuple[tuple[str, str, str, str], ...] = (
     ("create", "bus.volcano.sh", "commands", "Volcano's gangs are not restarted."),
     ("delete", "bus.volcano.sh", "commands", "A command that nobody took cannot be withdrawn, so none is sent."),
     ("create", RESOURCE, "devicetaintrules", "A bad GPU takes its whole node out."),
+    ("delete", RESOURCE, "devicetaintrules", "A GPU that was taken out cannot be given back."),
 )
 _CHECK: tuple[tuple[str, str, str, str], ...] = (
     ("patch", KUEUE, "workloads/status", "No exact seats: our admission check cannot answer."),
