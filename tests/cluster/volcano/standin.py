@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.cluster.client import Client
+from tests.cluster.objects import POOL
+from tests.cluster.plane import Plane
 from tests.cluster.volcano.api import Object, Refused
 from tests.cluster.volcano.controller import Controller
 from tests.cluster.volcano.life import Kubelets
@@ -19,6 +22,7 @@ from tests.cluster.volcano.world import CYCLE_SECONDS, Part
 from trimtab.clock import SystemClock
 
 POLL_SECONDS = 0.02
+CRDS = Path(__file__).with_name("crds.yaml")
 
 
 class Driver:
@@ -130,3 +134,22 @@ class Standin:
         for name in list(self._drivers):
             self.kill(name)
         self.api.close()
+
+
+@contextmanager
+def standin_beside(plane: Plane, *, pool: str = "", cycle_seconds: float = 0.3) -> Iterator[Standin]:
+    """Volcano's kinds and its stand-in on a plane that others use too; with `pool`, for the nodes of one space alone.
+
+    The plane's own fake kubelet runs the pods; `plane.client` knows the kinds by `batch.volcano.sh/v1alpha1/jobs`.
+    """
+    plane.install_crds(CRDS)
+
+    def is_mine(node: Object) -> bool:
+        return not pool or (node["metadata"].get("labels") or {}).get(POOL) == pool
+
+    volcano = Standin(plane.client, cycle_seconds=cycle_seconds, is_mine=is_mine)
+    try:
+        volcano.start()
+        yield volcano
+    finally:
+        volcano.stop()
