@@ -23,7 +23,12 @@ from trimtab.outbound import OutboundError, session
 from trimtab.ship.wire import encode_reports
 
 REPORT_SECONDS = 1.0
-REPORTS_AT_ONCE = 50
+COOL = {"clock_event_active/hw_thermal": 0.0, "clock_event_active/hw_power_brake": 0.0}
+HOT = {
+    "clock_event_active/hw_thermal": 1.0,
+    "temperature_celsius": 87.0,
+    "sm_clock_hertz": 0.55 * BUSY["sm_clock_hertz"],
+}
 
 
 class Reporter:
@@ -35,7 +40,7 @@ class Reporter:
         self._tokens: dict[str, str] = {}
         self._sequence = 0
         self._lost: dict[str, tuple[int, datetime]] = {}
-        self._silent: set[str] = set()
+        self._hot: set[str] = set()
         self._is_stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reporter", daemon=True)
 
@@ -50,6 +55,10 @@ class Reporter:
     def break_gpu(self, node: str, index: int = 3) -> None:
         """From now on this GPU has fallen off the bus: the kernel said XID 79, and NVML has lost it."""
         self._lost[node] = (index, self._clock.now())
+
+    def overheat(self, node: str) -> None:
+        """From now on its GPUs are slowed down by their hardware, for heat."""
+        self._hot.add(node)
 
     def mend(self, node: str) -> None:
         """The node was rebooted and is well: another boot id, all GPUs there."""
@@ -76,6 +85,8 @@ class Reporter:
         lost = self._lost.get(node)
         events = (an_xid(79, node=node, index=lost[0], at=lost[1]),) if lost is not None else ()
         readings = tuple(self._reading(node, index, holders, lost) for index in range(8))
+        if node in self._hot:
+            readings = tuple(replace(one, values={**one.values, **HOT}) for one in readings)
         report = a_report(node, sequence=self._sequence, at=self._clock.now(), events=events)
         return replace(report, gpus=readings, cluster=CLUSTER)
 
@@ -84,7 +95,7 @@ class Reporter:
         holder = holders[index] if index < len(holders) else None
         if lost is not None and lost[0] == index:
             return a_reading(node, index, values={}, state=GpuState.LOST, holder=holder)
-        return a_reading(node, index, values=BUSY if holder else IDLE, holder=holder)
+        return a_reading(node, index, values={**(BUSY if holder else IDLE), **COOL}, holder=holder)
 
     def _send(self, node: str, report: Report) -> None:
         if node not in self._tokens:
@@ -120,6 +131,7 @@ request_timeout_seconds = 2
 {kubernetes}
 """
         usual = "[plan]\ninterval_seconds = 0.5\nspares_kept = 0\nis_finding_needed_to_make_room = false\n"
+        usual += "[detect]\ninterval_seconds = 0.5\nthermal_after_seconds = 40\n"
         chosen = settings or '[issue]\nmode = "approve"\n'
         self.daemon = Daemon(home, settings=head + usual + chosen)
         self.reporter = Reporter(self.daemon, space)
