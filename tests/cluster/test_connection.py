@@ -211,7 +211,7 @@ def test_half_open_it_reconnects_and_finds_what_it_missed(proxy: FaultProxy, thr
         assert second not in watcher.mirror.objects().nodes
         proxy.calm()
         wait_for(lambda: second in watcher.mirror.objects().nodes, "the missed node is seen")
-        assert watcher.mirror.objects().nodes[first].spec.unschedulable
+        wait_for(lambda: watcher.mirror.objects().nodes[first].spec.unschedulable, "the missed cordon is seen")
         watcher.wait_same()
         assert_paced(proxy)
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
 from tests.schedulers.test_mirror import PODS, a_kube, a_node, a_pod
@@ -153,3 +155,58 @@ def test_a_connection_that_lived_long_makes_a_fresh_start() -> None:
     pace.begin()
     clock.advance(290)
     assert pace.after(is_failure=False) == 0.0
+
+
+WORDS = ("add", "edit", "remove", "step", "forget", "refuse", "cut")
+DEEDS = st.lists(st.tuples(st.sampled_from(WORDS), st.integers(min_value=0, max_value=4)), max_size=40)
+
+
+class Cutting(FakeKube):
+    """Its next watch is cut after so many lines."""
+
+    cut_after: int | None = None
+
+    def watch(self, path: str, params: Mapping[str, str], *, quiet_seconds_max: float) -> Iterator[bytes]:
+        lines = list(super().watch(path, params, quiet_seconds_max=quiet_seconds_max))
+        after, self.cut_after = self.cut_after, None
+        if after is None:
+            return iter(lines)
+
+        def cut() -> Iterator[bytes]:
+            yield from lines[:after]
+            raise SchedulerUnavailable("cut")
+
+        return cut()
+
+
+def do(kube: Cutting, reflector: Reflector, deed: str, number: int) -> None:
+    path = f"/api/v1/namespaces/a/pods/p{number}"
+    is_there = kube.see(path) is not None
+    if deed == "edit" and is_there:
+        kube.edit(path, {"metadata": {"labels": {"n": str(number)}}})
+    elif deed == "remove" and is_there:
+        kube.remove(path)
+    elif deed == "cut":
+        kube.cut_after = number
+    else:
+        {
+            "add": lambda: kube.add(a_pod(f"p{number}")),
+            "forget": kube.compact,
+            "refuse": lambda: kube.fail(SchedulerUnavailable("refused"), hits_reads=True),
+            "step": reflector.step,
+        }.get(deed, lambda: None)()
+
+
+@given(DEEDS)
+def test_whatever_happens_between_two_looks_nothing_is_lost_and_nothing_stays(deeds: list[tuple[str, int]]) -> None:
+    kube = Cutting()
+    reflector = a_reflector(kube, FakeClock())
+    for deed, number in deeds:
+        do(kube, reflector, deed, number)
+    kube.faults.clear()
+    kube.cut_after = None
+    for _ in range(3):  # at most: what is left of a gap, a list, a watch
+        reflector.step()
+    held = {key: one.metadata.resource_version for key, one in reflector.shelf.content().objects.items()}
+    there = {f"a/{pod['metadata']['name']}": pod["metadata"]["resourceVersion"] for pod in kube.all("pods")}
+    assert held == there
