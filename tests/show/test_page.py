@@ -12,9 +12,12 @@ import pytest
 import requests
 from tests.browser import CHROMIUM, Page, browsing
 from tests.fakes.hall import NOW, WEB, a_hall, a_hall_served, bring_back, make_room
-from tests.fakes.people import Served
+from tests.fakes.people import Served, a_breaker, a_veto
 
-from trimtab.model.command import CommandState, Mode, Outcome
+from trimtab.model.board import ReleaseRow
+from trimtab.model.command import CommandState, Mode, Outcome, Refusal
+from trimtab.model.standing import Answer, OwnerAnswer, StandingKind
+from trimtab.show.circumstances import Circumstances
 
 pytestmark = pytest.mark.skipif(
     shutil.which(CHROMIUM) is None, reason="Chromium is missing. Install it: apt-get install chromium"
@@ -185,12 +188,93 @@ def test_steps_tick_off_and_the_outcome_stands_beside_the_forecast(page: Page, s
     outcome = Outcome(
         command_id=11, measured_at=NOW, is_good=True, sentence="llama-70b runs on 32 GPUs again",
         gpu_hours_lost=1.9, gpu_hours_saved=29.8, gpus_unlocked=32, seconds_to_settle=140,
+        seconds_forecast=95, gpu_hours_lost_forecast=2.1, seats_planned=4, seats_hit=3,
     )  # fmt: skip
     served.box.publish(a_hall(at=NOW + timedelta(seconds=9), commands=(settled, make_room()), outcomes={11: outcome}))
     page.until("document.querySelector('#detail').innerText.includes('What came of it')")
     text = page.text("#detail")
-    assert "GPU-hours saved\t31.4 GPU-h\t29.8 GPU-h" in text
+    for line in (
+        "runs again after\t95 s\t2 min",
+        "GPU-hours gained, net\t–\t29.8 GPU-h",
+        "GPU-hours lost\t2.1 GPU-h\t1.9 GPU-h",
+        "seats as planned\t4\t3",
+    ):
+        assert line in text
     assert "undo…" in text
+
+
+def test_how_it_is_carried_out_stands_with_lines_to_copy_owners_and_gates(page: Page, served: Served) -> None:
+    page.click('a[aria-label="why R11"]')
+    page.until("document.querySelector('#detail .steps')")
+    assert page.ask("document.querySelector('#detail .lines')") is None
+    asked = OwnerAnswer(asked_at=NOW, deadline=NOW + timedelta(minutes=5))
+    no = replace(asked, answer=Answer.NO, answered_at=NOW, said="the paper is due")
+    recommendation = replace(
+        bring_back().recommendation,
+        steps=("kubectl cordon gpu-13", "kubectl --namespace research patch job llama-70b -p '{\"spec\": 1}'"),
+        way="Kueue stops it whole and starts it on its seats",
+        way_seconds=95.0,
+        gates={"gpu-13": "a diagnostic run without errors"},
+    )
+    told = replace(
+        bring_back(),
+        recommendation=recommendation,
+        state=CommandState.APPROVED,
+        approved_by="anna",
+        answers={"research/llama-70b": asked, "research/eval-9": no},
+        noticed_at=NOW,
+    )
+    served.box.publish(a_hall(at=NOW + timedelta(seconds=5), commands=(told,), notice_seconds=600.0))
+    page.until("document.querySelector('#detail .lines')")
+    assert page.ask("document.querySelector('#detail .lines').textContent") == "\n".join(recommendation.steps)
+    text = page.text("#detail")
+    for part in (
+        "Kueue stops it whole and starts it on its seats. Expected: 95 s until all of it runs again.",
+        "llama-70b: asked at",
+        "eval-9: no at",
+        ": the paper is due",
+        "; it begins at",
+        "Before it returns to service\ngpu-13: a diagnostic run without errors.",
+    ):
+        assert part in text
+
+
+def test_what_stands_beside_the_plan_is_said_and_can_be_answered(page: Page, served: Served) -> None:
+    assert page.text("#notices") == ""
+    assert (
+        page.ask("document.querySelector('#todo details.vetoes, #todo details.notes, #todo details.foreign')") is None
+    )
+    for fact in (a_breaker(), a_veto()):
+        served.memory.stand(fact, what=fact.name, at=NOW)
+    around = Circumstances(
+        pauses=("Paused in the cluster itself: control plane upgrade.",),
+        why_not_written="the lease is held by hall-b-1",
+        breakers=(a_breaker(),),
+        vetoes=(a_veto(),),
+        notes=("we may not list devicetaintrules.resource.k8s.io",),
+        release=ReleaseRow(asked_by="anna", asked_at=NOW, at=NOW, given_back=("x",), left=("trimtab:9f:R1: cordon",)),
+    )
+    foreign = Refusal(rule="foreign_mark", sentence="trimtab:9f:R3 is of another daemon and is left alone.")
+    board = a_hall(at=NOW + timedelta(seconds=5), circumstances=around, refusals=(foreign,), is_paused=True)
+    served.box.publish(board)
+    page.until("document.querySelector('#todo details.vetoes')")
+    said = page.text("#notices")
+    for part in (
+        "Paused in the cluster itself: control plane upgrade. What has begun is finished or undone.",
+        "Nothing is written from here: the lease is held by hall-b-1.",
+        "Stopped: device_fault made 6 of the last 7 cordons",
+        "1 given back, 1 left: trimtab:9f:R1: cordon.",
+    ):
+        assert part in said
+    assert "Of other daemons, left alone: 1" in page.text("#todo")
+    assert "Not read in the cluster: 1" in page.text("#todo")
+    page.click("#notices button")
+    page.until("!document.querySelector('#notices').innerText.includes('Stopped:')")
+    assert served.memory.standing(StandingKind.BREAKER) == ()
+    page.click("#todo details.vetoes summary")
+    page.click("#todo details.vetoes button")
+    page.until("!document.querySelector('#todo details.vetoes')")
+    assert served.memory.standing(StandingKind.VETO) == ()
 
 
 def test_pausing_asks_why_and_resuming_does_not(page: Page, served: Served) -> None:

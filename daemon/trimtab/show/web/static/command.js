@@ -5,7 +5,7 @@ import { commandOrAsk, fetchOnce, findingOrAsk, heading, part } from "./detail.j
 import { h, link } from "./dom.js";
 import { evidenceCharts, evidenceList } from "./evidence.js";
 import { pictures } from "./pictures.js";
-import { state } from "./state.js";
+import { jobName, state } from "./state.js";
 import { age, bare, clock, full, gainText, gpuHours, plural, upper } from "./words.js";
 
 const clockHere = (moment) => clock(moment, state.board.at);
@@ -28,6 +28,8 @@ export function commandView({ id }) {
     part("What it rests on", findings.length ? findings.map(evidenceOf) : h("p", { class: "dim" }, "No finding: it rests on who waits, and on what is free.")),
     against(recommendation, findings),
     row.command.state === "proposed" ? steps(row) : null,
+    owners(row),
+    gates(recommendation),
     recommendation.if_nothing_is_done ? part("If nothing is done", h("p", {}, full(recommendation.if_nothing_is_done))) : null,
     h("p", { class: "dim small" }, mayApprove(row)),
   ];
@@ -45,11 +47,16 @@ function words(row) {
   ].filter(Boolean).filter((text) => text !== command.state).join(" · ");
 }
 
+/** A forecast that was not made is a dash, never a zero. */
+const said = (value, words) => (value === null || value === undefined ? "–" : words(value));
+
 function outcome({ outcome: measured, command }) {
   const { gain } = command.recommendation;
   const lines = [
-    ["GPU-hours saved", gpuHours(gain.gpu_hours), gpuHours(measured.gpu_hours_saved)],
-    ["GPU-hours lost", gpuHours(command.recommendation.cost.gpu_hours), gpuHours(measured.gpu_hours_lost)],
+    ["runs again after", said(measured.seconds_forecast, age), age(measured.seconds_to_settle)],
+    ["GPU-hours gained, net", said(measured.gpu_hours_saved_forecast, gpuHours), gpuHours(measured.gpu_hours_saved)],
+    ["GPU-hours lost", said(measured.gpu_hours_lost_forecast, gpuHours), gpuHours(measured.gpu_hours_lost)],
+    measured.seats_planned ? ["seats as planned", String(measured.seats_planned), String(measured.seats_hit)] : null,
     gain.gpus_unlocked || measured.gpus_unlocked
       ? ["GPUs unlocked", String(gain.gpus_unlocked), String(measured.gpus_unlocked)]
       : null,
@@ -64,14 +71,54 @@ function outcome({ outcome: measured, command }) {
 const STEP_MARKS = { waiting: "○", doing: "◐", done: "✓", "given back": "↩" };
 
 function steps(row) {
-  if (!row.steps.length) return null;
+  const { recommendation } = row.command;
+  if (!row.steps.length && !recommendation.steps.length && !recommendation.way) return null;
   return part("Steps",
     h("ol", { class: "steps", "aria-live": "polite" }, row.steps.map((step, i) =>
       h("li", { key: i, class: `step ${step.state.replace(" ", "-")}` },
         h("span", { class: "step-mark", "aria-hidden": "true" }, STEP_MARKS[step.state] || "·"),
         h("code", {}, step.text),
         h("span", { class: "dim" }, step.state)))),
-    h("p", { class: "dim small" }, `An approval is for exactly these writes: ${row.fingerprint}.`));
+    way(recommendation),
+    row.steps.length ? h("p", { class: "dim small" }, `An approval is for exactly these writes: ${row.fingerprint}.`) : null);
+}
+
+/** How the scheduler does it, in its own words, and for how long the work stands still. */
+function way({ steps: lines, way: sentence, way_seconds: seconds }) {
+  const expected = seconds === null ? "" : `Expected: ${age(seconds)} until all of it runs again.`;
+  const copy = () => navigator.clipboard.writeText(lines.join("\n"));
+  return [
+    sentence || expected ? h("p", { key: "way" }, sentence ? `${full(sentence)} ` : "", expected) : null,
+    lines.length
+      ? h("details", { key: "lines", open: true },
+          h("summary", {}, "Lines to copy"),
+          h("pre", { class: "lines" }, lines.join("\n")),
+          navigator.clipboard ? h("button", { class: "quiet", on: { click: copy } }, "copy") : null)
+      : null,
+  ];
+}
+
+/** What the owners of what it moves were asked and told; nothing where they were not. */
+function owners({ command, notice_until: until }) {
+  const asked = Object.entries(command.answers).map(([workload, answer]) => `${jobName(workload)}: ${answerText(answer)}`);
+  const told = command.noticed_at
+    ? `Told at ${clockHere(command.noticed_at)}${until ? `; it begins at ${clockHere(until)} or later` : ""}.`
+    : null;
+  const lines = [...asked, told].filter(Boolean);
+  return lines.length ? part("Its owners", h("ul", { class: "plain" }, lines.map((text) => h("li", { key: text }, text)))) : null;
+}
+
+function answerText({ answer, asked_at: askedAt, answered_at: answeredAt, deadline, not_before: notBefore, said: words }) {
+  if (answer === null) return `asked at ${clockHere(askedAt)}, has until ${clockHere(deadline)} to answer`;
+  const head = answer === "not_before" && notBefore ? `not before ${clockHere(notBefore)}` : `${answer}${answeredAt ? ` at ${clockHere(answeredAt)}` : ""}`;
+  return words ? `${head}: ${words}` : head;
+}
+
+function gates(recommendation) {
+  const found = Object.entries(recommendation.gates);
+  return found.length
+    ? part("Before it returns to service", h("ul", { class: "plain" }, found.map(([node, gate]) => h("li", { key: node }, h("b", {}, node), ": ", full(gate)))))
+    : null;
 }
 
 /** Gain and cost as bars in the one unit that both have, with the formula on demand. */

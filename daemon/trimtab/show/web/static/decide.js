@@ -7,7 +7,7 @@ import { changed, isLive, state, takeRow } from "./state.js";
 const REJECT_REASONS = ["not now: the job has a deadline", "its owner says no", "the finding is wrong", "it costs too much", "I do it by hand"];
 const LATER = [[900, "15 min"], [3600, "1 h"], [14400, "4 h"], [86400, "24 h"]];
 
-async function decide(key, send, after) {
+export async function decide(key, send, after) {
   state.busy[key] = true;
   delete state.errors[key];
   changed();
@@ -64,8 +64,8 @@ export function decisions(row) {
 function mayUndo(command) {
   if (command.undo_requested_by) return false;
   if (["approved", "held", "confirmed", "submitted"].includes(command.state)) return true;
-  const leaves = command.recommendation.writes.some((write) => write.lasts && write.verb === "cordon");
-  return command.state === "settled" && leaves;
+  const leaves = command.recommendation.writes.some((write) => write.lasts && write.node) && !command.given_back_at;
+  return leaves && (command.state === "settled" || (command.state === "missed" && Boolean(command.submitted_at)));
 }
 
 function opener(id, form, label) {
@@ -120,18 +120,20 @@ const FORMS = {
   },
 };
 
-function setPaused(isPaused) {
-  if (state.board) state.board.is_paused = isPaused;
+function setPaused(said) {
+  if (!state.board) return;
+  state.board.is_paused = said.is_paused;
+  state.board.pauses = said.sentence ? [said.sentence] : [];
 }
 
 /** Pause asks for its reason; resume does not. */
 export function pauseControl() {
   if (state.board.is_paused) {
-    const resume = () => decide("pause", () => post("/api/v1/resume", {}), (said) => setPaused(said.is_paused));
+    const resume = () => decide("pause", () => post("/api/v1/resume", {}), setPaused);
     return [h("button", { key: "resume", on: { click: resume }, disabled: Boolean(state.busy.pause) }, "resume"), errorOf("pause")];
   }
   const take = (data) =>
-    decide("pause", () => post("/api/v1/pause", { reason: data.get("words").trim() }), (said) => setPaused(said.is_paused));
+    decide("pause", () => post("/api/v1/pause", { reason: data.get("words").trim() }), setPaused);
   const form = state.forms.pause
     ? h("div", { class: "popover", key: "form" },
         shell("pause", "pause", take, "pause",
@@ -152,7 +154,7 @@ const STATE_WORDS = {
   refused: "refused",
   expired: "expired",
   abandoned: "abandoned and given back",
-  missed: "did not come out as forecast",
+  missed: "missed: its seats were taken",
   undone: "undone",
 };
 

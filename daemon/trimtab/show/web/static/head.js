@@ -1,5 +1,6 @@
 // The head (cluster, beat, mode, pause, person), the notices under it, and the strip of numbers.
 
+import { notice, standingNotices } from "./around.js";
 import { pauseControl } from "./decide.js";
 import { h, render } from "./dom.js";
 import { changed, state } from "./state.js";
@@ -48,21 +49,16 @@ export function tickBeat() {
 function notices(seconds) {
   const { board, trouble } = state;
   const made = [];
-  if (!board && !trouble) made.push(notice("plain", "Asking the daemon for its first board."));
+  if (!board && !trouble) made.push(notice("line", "plain", "Asking the daemon for its first board."));
   if (trouble?.status === 401) {
-    made.push(notice("bad", "You are signed out; what is shown is old. Make a new link on the daemon's host: ", h("code", {}, "trimtab link")));
+    made.push(notice("line", "bad", "You are signed out; what is shown is old. Make a new link on the daemon's host: ", h("code", {}, "trimtab link")));
   } else if (trouble && !board) {
-    made.push(notice(trouble.status === 503 ? "plain" : "bad", trouble.sentence));
+    made.push(notice("line", trouble.status === 503 ? "plain" : "bad", trouble.sentence));
   } else if (board && (trouble || seconds > WORRY_SECONDS)) {
     const shown = clock(board.at);
-    made.push(notice("bad", `No word from the daemon for ${age(seconds)}. What is shown is of ${shown}; trying again.`));
+    made.push(notice("line", "bad", `No word from the daemon for ${age(seconds)}. What is shown is of ${shown}; trying again.`));
   }
-  if (board?.is_paused) made.push(notice("warn", "Paused: nothing new is started. What has begun is finished or undone."));
-  return made;
-}
-
-function notice(kind, ...children) {
-  return h("p", { class: `notice ${kind}` }, ...children);
+  return board ? [...made, ...standingNotices(board)] : made;
 }
 
 const SIZES = [1, 2, 4, 8];

@@ -1,5 +1,6 @@
 // What to do, what is wrong, who waits and why: the lists beside and under the fleet.
 
+import { standingFacts } from "./around.js";
 import { approveButton, errorOf, standing } from "./decide.js";
 import { h, link, render } from "./dom.js";
 import { jobPath } from "./route.js";
@@ -18,6 +19,7 @@ export function renderTodo(container) {
     live.length ? h("ul", { class: "rows", key: "live" }, live.slice(0, SHOWN_MAX).map(commandItem)) : h("p", { class: "empty", key: "empty" }, nothingToDo(board)),
     more(live),
     board.refusals.length ? refusals(board.refusals) : null,
+    standingFacts(board),
     over.length
       ? h("details", { key: "over" },
           h("summary", {}, `Over in the last hour: ${over.length}`),

@@ -96,7 +96,7 @@ export function takeRow(row) {
 /** Whether something is still to happen to a command. */
 export function isLive(command) {
   const isBegunOrOpen = ["proposed", "approved", "held", "confirmed", "submitted"].includes(command.state);
-  return isBegunOrOpen || (command.state === "settled" && command.undo_requested_by !== null);
+  return isBegunOrOpen || (["settled", "missed"].includes(command.state) && command.undo_requested_by !== null);
 }
 
 const SEEN_KEY = "trimtab.seen";
