@@ -17,6 +17,7 @@ import pytest
 from tests.cluster.client import Json, wait_for
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
+from tests.cluster.test_rights import PLURALS, documents
 from tests.fakes.fault_proxy import FaultProxy
 from tests.schedulers.web import a_kubeconfig
 
@@ -28,6 +29,7 @@ from trimtab.schedulers.reader import KubernetesReader
 from trimtab.schedulers.resources import RESOURCES, Kind
 from trimtab.settings import KubernetesSettings
 
+READING = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 IS_LONG = bool(os.environ.get("TRIMTAB_LONG"))
 DOWN_SECONDS = 60.0 if IS_LONG else 6.0
 FROZEN_SECONDS = 20.0 if IS_LONG else 5.0
@@ -231,7 +233,7 @@ def test_a_server_that_ends_every_watch_at_once_is_still_followed(
         assert_paced(proxy)
 
 
-def test_what_may_not_be_read_is_named_and_read_once_it_may_be(plane: Plane, space: Space, tmp_path: Path) -> None:
+def test_what_may_not_be_read_is_named(plane: Plane, space: Space, tmp_path: Path) -> None:
     client, name = plane.client, f"reader-{space.namespace}"
     client.create("serviceaccounts", {"metadata": {"name": "reader"}}, space.namespace)
     core = {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}
@@ -254,6 +256,20 @@ def test_what_may_not_be_read_is_named_and_read_once_it_may_be(plane: Plane, spa
         mirror.stop()
         client.delete("clusterrolebindings", name)
         client.delete("clusterroles", name)
+
+
+def test_the_readers_account_of_the_manifests_sees_it_whole(plane: Plane) -> None:
+    made = [one for one in documents() if one["kind"] in READING and "agent" not in one["metadata"]["name"]]
+    for one in sorted(made, key=lambda each: READING.index(each["kind"])):
+        plane.client.ensure(PLURALS[one["kind"]], one)
+    try:
+        with watching(plane.kubeconfig("trimtab-reader", "trimtab")) as watcher:
+            assert watcher.mirror.objects().notes == ()
+            watcher.wait_same()
+    finally:
+        for one in made:
+            if one["kind"] != "Namespace":
+                plane.client.delete(PLURALS[one["kind"]], one["metadata"]["name"], one["metadata"].get("namespace"))
 
 
 def test_kinds_come_and_go_with_their_definitions(plane: Plane) -> None:
