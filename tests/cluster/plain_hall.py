@@ -110,7 +110,7 @@ class Hall:
         def beat() -> bool:
             if look.is_held(command, self.snapshot()):
                 return True
-            _went(lambda: self.plain.hold(command))
+            went(lambda: self.plain.hold(command))
             return False
 
         wait_for(beat, "the room held")
@@ -126,7 +126,7 @@ class Hall:
             if arrival.is_settled(command, snapshot):
                 return snapshot
             assert arrival.why_missed(command, snapshot) is None
-            _went(lambda: self.plain.submit(command))
+            went(lambda: self.plain.submit(command))
             return None
 
         return wait_for(beat, "settled", deadline_seconds=120)
@@ -139,7 +139,7 @@ class Hall:
             snapshot = self.snapshot()
             if self.left(command, snapshot) == list(ended.lasting_nodes if state is CommandState.SETTLED else ()):
                 return True
-            _went(lambda: self.plain.release(ended))
+            went(lambda: self.plain.release(ended))
             return False
 
         wait_for(beat, "all given back")
@@ -153,7 +153,8 @@ class Hall:
         return found + [one.what for one in snapshot.held if one.mark == mark]
 
 
-def _went(write: Callable[[], None]) -> bool:
+def went(write: Callable[[], None]) -> bool:
+    """Whether a write went through; what is only not now is tried again."""
     try:
         write()
     except (SchedulerBusy, SchedulerConflict):

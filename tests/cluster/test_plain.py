@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cluster import objects
 from tests.cluster.client import wait_for
-from tests.cluster.plain_hall import Hall
+from tests.cluster.plain_hall import Hall, went
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
 
@@ -194,9 +194,11 @@ def test_what_a_person_resumed_or_suspended_is_theirs(hall: Hall) -> None:
         hall.plain.submit(command)
     hall.release(command, CommandState.REFUSED)
     space.client.patch("jobs", "train", {"spec": {"suspend": True}}, space.namespace)
+    second = hall.command(*command.recommendation.moves, number=12)
+    wait_for(lambda: went(lambda: hall.plain.hold(second)), "the room held")
     with pytest.raises(SchedulerRefused, match="Somebody suspended job/train"):
-        hall.plain.submit(hall.command(*command.recommendation.moves, number=12))
-    hall.release(command, CommandState.REFUSED)
+        hall.plain.submit(second)
+    hall.release(second, CommandState.REFUSED)
     job = space.client.get("jobs", "train", space.namespace)
     assert job["spec"]["suspend"] is True
     assert annotation("trimtab") not in job["metadata"].get("annotations", {})

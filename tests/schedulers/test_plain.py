@@ -176,6 +176,20 @@ def test_one_workload_that_cannot_go_on_does_not_hold_up_the_other(hall: PlainHa
     assert driver.left() == {}
 
 
+def test_a_new_job_of_the_same_name_is_not_stopped(hall: PlainHall) -> None:
+    hall.add("job", "train", pods=1, gpus=8, on=["n1"])
+    driver = Driver(hall)
+    command = a_drain(a_move(hall, "job", "train", {"n1": "n3"}))
+    driver.hold(command)
+    path = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/train"
+    hall.kube.remove(path)
+    hall.kube.remove(f"/api/v1/namespaces/{NAMESPACE}/pods/{hall.pods('train')[0]['metadata']['name']}")
+    hall.add("job", "train", pods=1, gpus=8, on=["n1"])
+    with pytest.raises(SchedulerRefused, match="job/train is not the one that R11 was to move"):
+        driver.plain.submit(command)
+    assert "suspend" not in hall.owner("job", "train")["spec"]
+
+
 def test_a_stray_mark_is_given_back_without_its_command_saying_where(hall: PlainHall) -> None:
     hall.add("job", "train", pods=1, gpus=8, on=["n1"])
     hall.add("deployment", "web", pods=1, gpus=8, on=["n2"])

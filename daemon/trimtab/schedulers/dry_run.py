@@ -44,11 +44,11 @@ class DryRun:
 
     def hold(self, command: Command) -> None:
         """Note what would be held."""
-        self._note("hold", command, (Verb.CORDON, Verb.RESERVE))
+        self._note("hold", command, (Verb.CORDON, Verb.RESERVE, Verb.TAINT_DEVICE))
 
     def submit(self, command: Command) -> None:
         """Note what would be written."""
-        self._note("submit", command, (Verb.UNCORDON, Verb.SUSPEND, Verb.RESUME))
+        self._note("submit", command, (Verb.UNCORDON, Verb.SUSPEND, Verb.RESUME, Verb.REPLACE))
 
     def release(self, command: Command) -> None:
         """Note that all would be given back."""

@@ -53,7 +53,7 @@ class Plain:
         return way_of(recommendation, snapshot, self._view(), controller=self.name, prefix=self._settings.prefix)
 
     def hold(self, command: Command) -> None:
-        """Cordon; keep each seat's node from others; sign the pods that will leave; last, write the seats down."""
+        """Cordon; keep each seat's node from others; sign what will be stopped; last, write the seats down."""
         writes = command.recommendation.writes_for(self.name)
         for write in writes:
             if write.verb is Verb.CORDON and write.node:
@@ -102,6 +102,8 @@ class Plain:
             self._nodes.taint(command, node, SEAT)
             if move.before and is_whole and owner.kind is JOB:
                 self._nodes.label(command, node, SEAT)
+        if move.before and is_whole:
+            self._stops.sign_whole(command, owner)
         if move.before and not is_whole:
             self._stops.mark_leavers(command, move, owner)
         if not move.before:

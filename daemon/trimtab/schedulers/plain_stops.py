@@ -25,6 +25,8 @@ from trimtab.schedulers.objects import Pod
 from trimtab.schedulers.plain_owners import JOB, Owner, ignores_disruption, is_homeless, is_serving, steering
 from trimtab.schedulers.plain_rules import QUEUE_NAME, leaving_seats, name_of
 
+TO_MOVE = "to move"
+"""In `what` of a Job that this command will stop. Written while the room is held: a new Job of the name bears none."""
 MOVED = "moved"
 """In `what` of a Job: it was stopped and started again by this command, and is not stopped twice."""
 LEAVES = "leaves"
@@ -44,27 +46,36 @@ class Stops:
 
     # --- whole workloads
 
+    def sign_whole(self, command: Command, owner: Owner) -> None:
+        """Sign the owner that this command will stop."""
+        if hold_of(_annotations(owner), self.prefix, command.mark) is None:
+            hold = Hold(mark=command.mark, what=(TO_MOVE,), why=_why(command), at=self._now())
+            body = {"metadata": self._signed(owner, hold)}
+            self.nodes.pen.patch(command, owner.path, body, PatchKind.MERGE, what=f"mark {_full(owner)} as moving")
+
     def advance_whole(self, command: Command, owner: Owner, seats: Sequence[Seat]) -> None:
         """Stop; once every pod is gone, start again; never twice."""
         hold = hold_of(_annotations(owner), self.prefix, command.mark)
         name = owner.address.text
-        if hold is not None and MOVED in hold.what:
+        if hold is None:
+            raise SchedulerRefused(f"{name} is not the one that {command.name} was to move: it bears no mark of it.")
+        if MOVED in hold.what:
             return
-        if hold is None or SUSPEND not in hold.what:
-            self._suspend(command, owner)
+        if SUSPEND not in hold.what:
+            self._suspend(command, owner, hold)
         elif not owner.is_suspended:
             raise SchedulerRefused(f"Somebody resumed {name} since {command.name} suspended it: a veto.")
         elif not owner.pods:
             self._resume(command, owner, seats, hold)
 
-    def _suspend(self, command: Command, owner: Owner) -> None:
+    def _suspend(self, command: Command, owner: Owner, hold: Hold) -> None:
         name = owner.address.text
         if owner.is_suspended:
             raise SchedulerRefused(f"Somebody suspended {name}; it is theirs to resume.")
         if QUEUE_NAME in (owner.metadata.get("labels") or {}):
             raise SchedulerRefused(f"{name} is admitted by Kueue, which alone suspends and resumes it.")
-        hold = Hold(mark=command.mark, what=(SUSPEND,), why=_why(command), at=self._now(), before={"suspend": False})
-        body = {"metadata": self._signed(owner, hold), "spec": {"suspend": True}}
+        stopped = changed(hold, what=(SUSPEND,), before={"suspend": False})
+        body = {"metadata": self._signed(owner, stopped), "spec": {"suspend": True}}
         self.nodes.pen.patch(command, owner.path, body, PatchKind.MERGE, what=f"suspend {_full(owner)}")
 
     def _resume(self, command: Command, owner: Owner, seats: Sequence[Seat], hold: Hold) -> None:
