@@ -22,6 +22,7 @@ class Kueue(Admission):
             self._tell_queues,
             self._ask_checks,
             self._drop_reservation,
+            self._say_inadmissible,
             self._deactivate,
             self._judge_checks,
             self._give_up_quota,

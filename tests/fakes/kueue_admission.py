@@ -53,7 +53,7 @@ class Admission(Life):
             for one in self._pending(queue):
                 found = self._fits(one, queue)
                 if isinstance(found, str):
-                    said = self._say_why(one, found)
+                    said = self._preempt(one, queue, found) or self._say_why(one, found)
                     if said is not None:
                         return said
                     if queue["spec"].get("queueingStrategy") == "StrictFIFO":
@@ -62,6 +62,26 @@ class Admission(Life):
                 self._take(one, queue, found)
                 return f"{one['metadata']['name']} has quota in {queue['metadata']['name']}"
         return None
+
+    def _preempt(self, one: Json, queue: Json, why: str) -> str | None:
+        """In a queue that preempts: the youngest of lower priority goes, one after the other, until it fits."""
+        policy = (queue["spec"].get("preemption") or {}).get("withinClusterQueue")
+        if policy != "LowerPriority" or "quota" not in why:
+            return None
+        name, priority = queue["metadata"]["name"], one["spec"].get("priority", 0)
+        holders = [
+            other
+            for other in self.workloads()
+            if is_true(other, "QuotaReserved")
+            and ((other["status"].get("admission") or {}).get("clusterQueue") == name)
+            and other["spec"].get("priority", 0) < priority
+        ]
+        if not holders or any(is_true(other, "Evicted") for other in holders):
+            return None
+        victim = max(holders, key=lambda other: (-other["spec"].get("priority", 0), other["metadata"]["uid"]))
+        message = f"Preempted to accommodate a workload (UID: {one['metadata']['uid']})"
+        self._evict(victim, "Preempted", message, Preempted=("True", "InClusterQueue", message))
+        return f"{victim['metadata']['name']} evicted: Preempted"
 
     def _pending(self, queue: Json) -> list[Json]:
         def order(one: Json) -> tuple[int, str, str]:

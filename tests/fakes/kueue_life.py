@@ -149,6 +149,15 @@ class Life:
                 return f"{one['metadata']['name']} loses its reservation"
         return None
 
+    def _say_inadmissible(self) -> str | None:
+        """Who waits in a stopped queue is told so, stopped itself or not."""
+        for one in self.workloads():
+            stopped, said = self._stopped_by(one), conditions(one).get("QuotaReserved", ("", ""))
+            if stopped and said[0] != "True" and said[1] != "Inadmissible" and not is_true(one, "Finished"):
+                self._write(one, {}, told={"QuotaReserved": ("False", "Inadmissible", f"{stopped} is inactive")})
+                return f"{one['metadata']['name']} waits: {stopped} is inactive"
+        return None
+
     def _stopped_by(self, workload: Json) -> str | None:
         queue = self._queue_of(workload)
         meta, name = workload["metadata"], workload["spec"]["queueName"]
