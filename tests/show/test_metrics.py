@@ -15,14 +15,24 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from tests.builders import BUSY, CLUSTER, a_gpu, a_node, a_reading, a_report, a_snapshot, a_window, an_xid, gpu_uuid
 from tests.fakes.clock import START
-from tests.fakes.people import NOW, a_board, a_scene
+from tests.fakes.people import NOW, a_board, a_breaker, a_record, a_scene, a_veto
 
 from trimtab.errors import SettingsError
+from trimtab.model.board import ReleaseRow
 from trimtab.model.metric import CATALOGUE, sample_key
 from trimtab.model.reading import GpuState, MigReading
 from trimtab.show.checks import daemon_checks
+from trimtab.show.circumstances import Circumstances
 from trimtab.show.metrics import agent_exposition, daemon_exposition, daemon_metrics, serve_agent_metrics
-from trimtab.show.metrics_facts import AgentFacts, AgentView, BeatFacts, DaemonFacts, DaemonView
+from trimtab.show.metrics_facts import (
+    AgentFacts,
+    AgentView,
+    BeatFacts,
+    ClusterFacts,
+    DaemonFacts,
+    DaemonView,
+    ReadFacts,
+)
 from trimtab.show.metrics_families import SERIES_PER_NODE_MAX
 from trimtab.show.metrics_reference import metrics_reference
 from trimtab.show.metrics_table import OWN
@@ -99,7 +109,25 @@ FACTS = DaemonFacts(
     scheduler_failures_total=0,
     scrape_failures_total={"gpu-03": 2},
     board_readers=1,
+    cluster=ClusterFacts(
+        writes_total={("cordon", "done"): 3, ("evict", "busy"): 2},
+        reads={
+            "pods": ReadFacts(
+                attempts_total=9,
+                lists_total=2,
+                watches_total=7,
+                changes_total=4100,
+                missed_changes_total=1,
+                errors_total={"gone": 1, "unavailable": 2},
+            ),
+        },
+        events_total={"told": 5, "repeated": 1, "failed": 0, "left_out": 0},
+        is_lease_held=True,
+        lease_epoch=4,
+    ),
 )
+RELEASE = ReleaseRow(asked_by="anna", asked_at=NOW, at=NOW, left=("trimtab:1ed9e0:R11: cordon of gpu-01",))
+AROUND = Circumstances(breakers=(a_breaker(),), vetoes=(a_veto(),), release=RELEASE)
 
 
 def a_daemon_view(**changes: object) -> DaemonView:
@@ -117,7 +145,7 @@ def a_daemon_view(**changes: object) -> DaemonView:
     window = a_window(readings, snapshot=snapshot, at=NOW)
     known = {name: replace(now, gpus_expected=8) for name, now in window.nodes.items()}
     window = replace(window, nodes=known)
-    board = a_board(snapshot=snapshot, window=window)
+    board = a_board(snapshot=snapshot, window=window, circumstances=AROUND)
     return DaemonView(**{"now": NOW, "board": board, "window": window, "facts": FACTS, **changes})
 
 
@@ -247,6 +275,31 @@ def test_a_fleet_too_large_for_one_page_leaves_whole_nodes_out(monkeypatch: pyte
 def test_states_of_the_cluster_add_up() -> None:
     states = samples(text_of(daemon_exposition(a_daemon_view())), "trimtab_cluster_gpus")
     assert sum(states.values()) == 2.0
+
+
+def test_without_a_cluster_of_its_own_nothing_is_said_of_one() -> None:
+    text = text_of(daemon_exposition(a_daemon_view(facts=replace(FACTS, cluster=None))))
+    for name in ("trimtab_lease", "trimtab_reader", "trimtab_scheduler_writes", "trimtab_scheduler_events"):
+        assert name not in text
+
+
+def test_a_standby_holds_no_lease_and_has_no_epoch() -> None:
+    facts = replace(FACTS, cluster=ClusterFacts(is_lease_held=False))
+    text = text_of(daemon_exposition(a_daemon_view(facts=facts)))
+    assert samples(text, "trimtab_lease_held") == {(): 0.0}
+    assert samples(text, "trimtab_lease_epoch") == {}
+
+
+def test_a_rule_without_forecasts_has_outcomes_and_no_calibration() -> None:
+    record = a_record(duration_ratio=None, gain_ratio=None)
+    board = a_board(records={"evacuate": record, "consolidate": a_record(rule="consolidate", right=0, measured=0)})
+    text = text_of(daemon_exposition(a_daemon_view(board=board)))
+    told = {(dict(labels)["rule"], dict(labels)["verdict"]): value
+            for labels, value in samples(text, "trimtab_rule_outcomes").items()}  # fmt: skip
+    assert told == {("evacuate", "right"): 46.0, ("evacuate", "wrong"): 3.0}
+    assert "trimtab_rule_duration_ratio" not in text
+    assert "trimtab_breaker_open" not in text
+    assert set(samples(text, "trimtab_vetoes").values()) == {0.0}
 
 
 def test_the_daemons_page_has_the_process_beside_its_own() -> None:

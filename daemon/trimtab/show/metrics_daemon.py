@@ -9,7 +9,7 @@ from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.board import Board, CellState, Strip
 from trimtab.model.command import Mode
 from trimtab.model.window import GpuNow, Window
-from trimtab.show.metrics_facts import DaemonFacts, DaemonView
+from trimtab.show.metrics_facts import ClusterFacts, DaemonFacts, DaemonView
 from trimtab.show.metrics_families import Families, instance_labels, timestamp
 
 FINDINGS_MAX = 1000
@@ -64,6 +64,25 @@ def _fill_facts(families: Families, facts: DaemonFacts) -> None:
     families.add_counts("trimtab_detector_seconds", facts.detector_seconds)
     families.add_counts("trimtab_detector_errors_total", facts.detector_errors_total)
     families.add_counts("trimtab_scrape_failures_total", facts.scrape_failures_total)
+    if facts.cluster is not None:
+        _fill_link(families, facts.cluster)
+
+
+def _fill_link(families: Families, facts: ClusterFacts) -> None:
+    """What was done with the cluster's API."""
+    for (what, result), count in sorted(facts.writes_total.items()):
+        families.add("trimtab_scheduler_writes_total", count, what, result)
+    families.add_counts("trimtab_scheduler_events_total", facts.events_total)
+    for kind, reads in sorted(facts.reads.items()):
+        families.add("trimtab_reader_attempts_total", reads.attempts_total, kind)
+        families.add("trimtab_reader_lists_total", reads.lists_total, kind)
+        families.add("trimtab_reader_watches_total", reads.watches_total, kind)
+        families.add("trimtab_reader_changes_total", reads.changes_total, kind)
+        families.add("trimtab_reader_missed_changes_total", reads.missed_changes_total, kind)
+        families.add_counts("trimtab_reader_errors_total", reads.errors_total, kind)
+    if facts.is_lease_held is not None:
+        families.add("trimtab_lease_held", float(facts.is_lease_held))
+    families.add("trimtab_lease_epoch", facts.lease_epoch)
 
 
 def _fill_strip(families: Families, cluster: str, strip: Strip) -> None:
@@ -95,6 +114,23 @@ def _fill_board(families: Families, view: DaemonView, board: Board) -> None:
     commands = Counter((row.command.recommendation.rule, row.command.state.value) for row in board.commands)
     for (rule, state), count in sorted(commands.items()):
         families.add("trimtab_commands", count, cluster, rule, state)
+    _fill_circumstances(families, board)
+
+
+def _fill_circumstances(families: Families, board: Board) -> None:
+    """What stands beside the plan, and how true each rule's forecasts were."""
+    cluster = board.cluster
+    for record in board.records:
+        families.add("trimtab_rule_outcomes", record.right, cluster, record.rule, "right")
+        families.add("trimtab_rule_outcomes", record.measured - record.right, cluster, record.rule, "wrong")
+        families.add("trimtab_rule_duration_ratio", record.duration_ratio, cluster, record.rule)
+        families.add("trimtab_rule_gain_ratio", record.gain_ratio, cluster, record.rule)
+    for one in board.breakers:
+        families.add("trimtab_breaker_open", 1.0, cluster, one.name)
+    families.add("trimtab_vetoes", len(board.vetoes), cluster)
+    families.add("trimtab_foreign_marks", len(board.foreign), cluster)
+    if board.release is not None:
+        families.add("trimtab_release_left", len(board.release.left), cluster)
 
 
 def _fill_findings(families: Families, board: Board) -> None:
