@@ -27,6 +27,7 @@ def room(snapshot: ClusterSnapshot, *, spares_kept: int = 0) -> dict[str, int]:
         name: max(len(gpus) - reserved.get(name, 0), 0)
         for name, gpus in snapshot.free_gpus.items()
         if not snapshot.node_by_name[name].is_spare
+        and snapshot.node_by_name[name].other_mover is None
     }
     marked = sum(node.is_spare and node.is_schedulable for node in snapshot.nodes)
     whole = sorted(name for name, gpus in free.items() if gpus and gpus == len(snapshot.node_by_name[name].gpus))
@@ -64,8 +65,9 @@ class Fragmentation:
             return
         free = room(snapshot, spares_kept=self._spares_kept)
         for workload in snapshot.waiting:
-            if self._has_waited(workload, window) and _is_placement(workload, free):
-                yield _finding(workload, free, window, snapshot)
+            its = {name: gpus for name, gpus in free.items() if workload.may_use(snapshot.node_by_name[name])}
+            if self._has_waited(workload, window) and _is_placement(workload, its):
+                yield _finding(workload, its, window, snapshot)
 
     def _has_waited(self, workload: Workload, window: Window) -> bool:
         since = workload.waiting_since

@@ -157,6 +157,12 @@ class Workload:
         """Nodes that it runs on, in rank order, each once."""
         return tuple(dict.fromkeys(placement.node for placement in self.placements))
 
+    def may_use(self, node: Node) -> bool:
+        """Whether one of its pods could ever be placed there: its pool, and nothing that keeps it off."""
+        return (self.pool is None or node.pool == self.pool) and (
+            node.why_closed is None or node.why_closed in self.tolerates
+        )
+
     @property
     def is_running(self) -> bool:
         """Whether it holds GPUs and works or is about to."""

@@ -19,6 +19,8 @@ from trimtab.plan.room import Room, Search, find_seats, find_seats_together, sea
 from trimtab.plan.seating import standing_nodes
 
 RULE = "consolidate"
+MOVES_HELP = ("placement", "capacity")
+"""Why work waits, where a move can help; `capacity` is `placement` as soon as somebody leaves."""
 
 
 def propose(draft: Draft) -> None:
@@ -52,6 +54,8 @@ def why_not_placement(waiting: Workload, snapshot: ClusterSnapshot) -> tuple[str
         return "unknown_reason", f"Not moved: why {waiting.name} waits is not known."
     if "quota" in reason.lower():
         return "quota", f"Not moved: {waiting.name} waits for quota ({reason}); a move gives none."
+    if reason.lower() not in MOVES_HELP:
+        return "other_reason", f"Not moved: {waiting.name} waits for something that no move gives: {reason}"
     queue = next((one for one in snapshot.queues if one.name == waiting.queue), None)
     if queue is None or queue.gpus_quota is None:
         return None

@@ -140,7 +140,7 @@ def _residents(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> list
 
 
 def _is_thrown_back(workload: Workload, findings: Sequence[OpenFinding]) -> bool:
-    return "quota" not in (workload.waiting_reason or "") and is_hit(workload, findings)
+    return "quota" not in (workload.waiting_reason or "").lower() and is_hit(workload, findings)
 
 
 def is_hit(workload: Workload, findings: Sequence[OpenFinding]) -> bool:
