@@ -57,7 +57,7 @@ def main() -> int:
         one = found[role]
         print(
             f"ratio   {role} / peer: first {one['first_cpu_seconds'] / other['first_cpu_seconds']:.2f}, "
-            f"steady {one['share'] / other['share']:.2f}, RSS {one['rss_mib'] / other['rss_mib']:.2f}"
+            f"steady {one['share'] / max(other['share'], 1e-6):.2f}, RSS {one['rss_mib'] / other['rss_mib']:.2f}"
         )
     is_met = (
         best["first_cpu_seconds"] <= CPU_BAR_SECONDS and best["share"] <= SHARE_BAR and best["rss_mib"] <= RSS_BAR_MIB
