@@ -182,6 +182,26 @@ def test_a_no_of_the_daemon_is_one_and_a_wrong_question_two(live: Hall, argument
     assert err.strip()
 
 
+def test_release_gives_everything_back_whatever_its_state_and_stays_paused(live: Hall) -> None:
+    row = live.loses_a_gpu("gpu-06")
+    assert live.verb("approve", row.name)[0] == 0
+    live.until(row.command.id, "settled")
+    assert live.node("gpu-06").is_cordoned
+    code, out, err = live.verb("release", "--all", "--wait", "--reason", "we leave", "--limit", "2m")
+    assert (code, err) == (0, ""), out
+    assert f"{row.name} settled → undone" in out
+    assert "Everything of ours is given back." in out
+    assert [node.name for node in live.cluster.snapshot().nodes if node.is_cordoned] == []
+    assert live.desk.marks_held() == {}
+    assert live.daemon.board().is_paused
+    told = live.verb("status")[1]
+    assert "we leave" in told
+    assert live.verb("resume")[1] == "Resumed.\n"
+    eventually(lambda: not live.daemon.board().is_paused, said=live.daemon.tail)
+    assert live.verb("allow", "gpu-06")[0] == 1
+    assert live.verb("resume", "--rule", "device_fault")[0] == 1
+
+
 def test_without_a_daemon_a_verb_says_what_to_do(live: Hall) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     done = verb("status", "--url", nobody, "--token", "x", home=live.home)
