@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help demo test cluster lint bench score docs screenshots clean
+.PHONY: help demo test cluster lint bench score docs screenshots clean cluster-demo
 
 help: ## This list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -29,6 +29,9 @@ lint: $(VENV)/.test ## ruff, mypy --strict, import contracts, promtool
 
 bench: $(VENV)/.bench ## What the performance claims rest on; prints ratios against a peer
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+cluster-demo: $(VENV)/.test ## Stories a to d on a real control plane, narrated; ARGS="a c" for some (needs Go and root)
+	@$(BIN)/python -m tests.cluster.demo $(ARGS)
 
 score: $(VENV)/.test ## Field cases read rightly, by folder and verdict
 	@$(BIN)/python -m tests.score

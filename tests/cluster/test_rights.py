@@ -3,49 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from tests.cluster import objects
+from tests.cluster import manifests, objects
 from tests.cluster.client import ApiError, Client, Json, wait_for
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
 
-MANIFESTS = Path(__file__).parents[2] / "docs/how-to/kubernetes"
-NOT_RUN_HERE = ("Deployment", "DaemonSet", "PersistentVolumeClaim", "Service", "ConfigMap", "Kustomization")
 OURS = {"trimtab/hold": '[{"mark":"trimtab:3fa9c1:R1"}]'}
-PLURALS = {
-    "Namespace": "namespaces",
-    "ServiceAccount": "serviceaccounts",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "AdmissionCheck": "admissionchecks",
-    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
-    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
-}
-
-
-def documents() -> list[Json]:
-    found = []
-    for path in sorted(MANIFESTS.glob("*/*.yaml")):
-        found += [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one]
-    return [one for one in found if one["kind"] not in NOT_RUN_HERE]
 
 
 @pytest.fixture(scope="module")
 def installed(plane: Plane) -> Iterator[Plane]:
     """The manifests as `kubectl apply` would put them there, without what needs an image."""
-    made = documents()
-    for one in sorted(made, key=lambda each: list(PLURALS).index(each["kind"])):
-        plane.client.ensure(PLURALS[one["kind"]], one)
+    manifests.install(plane.client)
     yield plane
-    for one in made:
-        if one["kind"] != "Namespace":
-            plane.client.delete(PLURALS[one["kind"]], one["metadata"]["name"], one["metadata"].get("namespace"))
+    manifests.remove(plane.client)
 
 
 @pytest.fixture(scope="module")
