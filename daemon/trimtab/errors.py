@@ -54,6 +54,10 @@ class SchedulerUnavailable(SchedulerError):
     """The scheduler cannot be reached; nothing is known about what it did."""
 
 
+class SchedulerSilent(SchedulerUnavailable):
+    """A watch on which nothing came for as long as it may be quiet."""
+
+
 class SchedulerRefused(SchedulerError):
     """The scheduler answered no."""
 

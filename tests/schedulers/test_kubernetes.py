@@ -18,6 +18,7 @@ from trimtab.errors import (
     SchedulerConflict,
     SchedulerGone,
     SchedulerRefused,
+    SchedulerSilent,
     SchedulerUnavailable,
     SettingsError,
 )
@@ -331,7 +332,7 @@ def test_a_watch_gives_lines_and_ends_with_the_server_or_in_silence(tmp_path: Pa
             next(torn)
         quiet = api.watch("/silent", {}, quiet_seconds_max=0.2)
         assert next(quiet) == b'{"n": 1}'
-        with pytest.raises(SchedulerUnavailable, match="nothing came for"):
+        with pytest.raises(SchedulerSilent, match="nothing came for"):
             next(quiet)
         with pytest.raises(SchedulerGone, match="WATCH /gone: 410"):
             api.watch("/gone", {}, quiet_seconds_max=5)

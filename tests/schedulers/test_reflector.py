@@ -13,7 +13,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
 from tests.schedulers.test_mirror import PODS, a_kube, a_node, a_pod
 
-from trimtab.errors import SchedulerBusy, SchedulerUnavailable
+from trimtab.errors import SchedulerBusy, SchedulerSilent, SchedulerUnavailable
 from trimtab.schedulers.objects import Loose, Pod
 from trimtab.schedulers.pace import ATTEMPTS_MAX, CAP_SECONDS, CLOSED_CAP_SECONDS, Pace
 from trimtab.schedulers.reflector import SILENT_WATCHES_MAX, Reflector
@@ -82,7 +82,7 @@ class Silent(FakeKube):
         super().watch(path, params, quiet_seconds_max=quiet_seconds_max)
 
         def lines() -> Iterator[bytes]:
-            raise SchedulerUnavailable(f"WATCH {path}: nothing came for 90 s")
+            raise SchedulerSilent(f"WATCH {path}: nothing came for 90 s")
             yield b""
 
         return lines()

@@ -15,7 +15,7 @@ import structlog
 from lightkube.core.exceptions import ConfigError
 
 import trimtab
-from trimtab.errors import SchedulerError, SchedulerUnavailable
+from trimtab.errors import SchedulerError, SchedulerSilent, SchedulerUnavailable
 from trimtab.schedulers.kubeconfig import Entrance, find_entrance, session_parameters
 from trimtab.schedulers.kubernetes import Body, PatchKind, failure
 from trimtab.settings import KubernetesSettings
@@ -217,7 +217,7 @@ class Stream:
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield from (line for line in lines if line)
         except httpx.TimeoutException as error:
-            raise SchedulerUnavailable(f"{self._asked}: nothing came for {self._quiet_seconds_max:.0f} s") from error
+            raise SchedulerSilent(f"{self._asked}: nothing came for {self._quiet_seconds_max:.0f} s") from error
         except (httpx.HTTPError, httpx.StreamError, OSError, RuntimeError) as error:
             raise SchedulerUnavailable(f"{self._asked}: {_in_words(error, self._api.server)}") from error
         if rest:

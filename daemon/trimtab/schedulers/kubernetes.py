@@ -66,7 +66,7 @@ class Api(Protocol):
         ...
 
     def watch(self, path: str, params: Mapping[str, str], *, quiet_seconds_max: float) -> Iterator[bytes]:
-        """One line per watch event until the server ends it; raises when nothing came for so long.
+        """One line per watch event until the server ends it; SchedulerSilent when nothing came for so long.
 
         The watch is open when this returns; an iterator that has `close` is to be closed.
         """

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from trimtab.clock import Clock
-from trimtab.errors import SchedulerBusy, SchedulerError, SchedulerGone, SchedulerUnavailable
+from trimtab.errors import SchedulerBusy, SchedulerError, SchedulerGone, SchedulerSilent, SchedulerUnavailable
 from trimtab.schedulers.kubernetes import Api, failure
 from trimtab.schedulers.pace import Pace
 from trimtab.schedulers.resources import Kind
@@ -170,8 +170,8 @@ class Reflector:
                 paused_at = now + PAUSE_SECONDS
 
     def _failed(self, error: SchedulerError) -> float:
-        is_silent = isinstance(error, SchedulerUnavailable) and "nothing came" in str(error)
-        self.counts.errors["silent" if is_silent else _word(error)] += 1
+        is_silent = isinstance(error, SchedulerSilent)
+        self.counts.errors[type(error).__name__.removeprefix("Scheduler").lower()] += 1
         if isinstance(error, SchedulerGone) or self._silent_watches >= SILENT_WATCHES_MAX:
             self._version = ""
         if self.error is None:
@@ -194,7 +194,3 @@ class Reflector:
     def _lost(self) -> None:
         if self.lost_at is None:
             self.lost_at = self._clock.monotonic_seconds()
-
-
-def _word(error: SchedulerError) -> str:
-    return type(error).__name__.removeprefix("Scheduler").lower()
