@@ -231,7 +231,7 @@ class _Moments:
         found = {
             moment
             for command in scene.ledger.stored.values()
-            for moment in (command.changed_at, command.submitted_at, command.settled_at)
+            for moment in (command.changed_at, command.submitted_at, command.settled_at, command.questioned_at)
         }
         found |= {job.started_at for job in scene.scheduler.jobs.values()}
         self._order = {moment: number for number, moment in enumerate(sorted(one for one in found if one is not None))}
@@ -255,6 +255,7 @@ def _command_key(command: Command, moments: _Moments) -> Hashable:
         command.recommendation.fingerprint,
         command.undo_requested_by,
         command.given_back_at is None,
+        moments.rank(command.questioned_at),
         moments.rank(command.changed_at),
         moments.rank(command.submitted_at),
         moments.rank(command.settled_at),

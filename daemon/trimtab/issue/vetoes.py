@@ -58,22 +58,27 @@ class Openings:
     """Judges every node that a command has cordoned to stay."""
 
     def __init__(self, desk: Desk) -> None:
-        """Nothing seen yet."""
+        """What was seen before is in the ledger."""
         self._desk = desk
-        self._open: frozenset[tuple[int, str]] = frozenset()
 
     def see(self, beat: Beat) -> None:
         """One look at all of them."""
-        was, now_open = self._open, set()
         for command in (*self._desk.ledger.holding(), *_under_way(self._desk.ledger.commands(live_only=True))):
             if command.undo_requested_by is not None or _since(command) >= beat.snapshot.taken_at:
                 continue
             found = [_look(command, node, beat) for node in command.lasting_nodes]
-            opened = {(command.id, one.node) for one in found if one.verdict in OPEN}
-            now_open |= opened
-            if opened <= was:
+            opened = [one.node for one in found if one.verdict in OPEN]
+            first = command.questioned_at
+            if bool(opened) is not (first is not None):
+                self._question(command, opened, beat)
+            elif first is None or first < beat.snapshot.taken_at:
                 self._judge(command, found, beat)
-        self._open = frozenset(now_open)
+
+    def _question(self, command: Command, opened: Sequence[str], beat: Beat) -> None:
+        """Write a first look down, or that the second saw nothing of it."""
+        why = f"{', '.join(opened)} is open; looked at once more" if opened else "it was closed all the time"
+        asked = replace(command, questioned_at=beat.now if opened else None)
+        self._desk.record(asked, was=command, why=why, beat=beat)
 
     def questions(self, beat: Beat) -> frozenset[str]:
         """Nodes that a command which is over holds and that are open, for no reason that is known yet."""

@@ -277,6 +277,8 @@ class Command:
     """Workload -> what its owner was asked before the move, and answered."""
     noticed_at: datetime | None = None
     """When the owners of what it moves were told."""
+    questioned_at: datetime | None = None
+    """When a node that it had cordoned was first seen open; a second look decides."""
     given_back_at: datetime | None = None
     """When what was to last was given back: returned to service, repaired, gone with its node, taken over."""
 
