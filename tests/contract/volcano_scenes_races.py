@@ -10,6 +10,7 @@ from tests.contract.volcano_scenes_seats import (
     NODES,
     ONE_POD_GROUP,
     VICTIMS,
+    WHILE_TOLERATED,
     evict_victims,
     two_to_move,
     until_victims_return,
@@ -243,6 +244,7 @@ SCENES = (
         _i17,
         named_place,
         of=(*CONTESTED, "Pod big-worker-0", "Job big", "PodGroup big"),
+        passing=WHILE_TOLERATED,
     ),
     Scene(
         "i18-phantom-two-taints-gang",
@@ -250,5 +252,6 @@ SCENES = (
         _i18,
         moved_place,
         of=("Pod g-worker-0", "Pod g-worker-1", "Job g", "PodGroup g", "Pod big-worker-0", "Job big"),
+        passing=WHILE_TOLERATED,
     ),
 )

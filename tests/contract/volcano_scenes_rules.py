@@ -254,10 +254,12 @@ SCENES = (
     Scene("l3-patches-webhook-on", gang(per_task=4), _l3, has_webhooks=True),
     Scene("l4-pdb", gang(per_task=4, maxRetry=5), _l4, has_webhooks=True),
     Scene("n-scheduler-down", gang(per_task=4), _n, moved_place, has_webhooks=True),
+    # the controller that comes back makes the pod anew and then stops it: it may be placed in between
     Scene(
         "n2-controller-down",
         gang(policies=policy("PodEvicted"), per_task=4),
         _n2,
+        but=("Pod j-worker-1",),
         passing=("Pending",),
         has_webhooks=True,
     ),

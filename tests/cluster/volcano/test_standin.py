@@ -41,7 +41,8 @@ def test_the_stand_in_goes_on_when_the_api_server_comes_back(plane: Plane, space
     with standin_beside(plane, pool=space.namespace) as volcano:
         name = f"g-{secrets.token_hex(2)}"
         run_gang(space, name)
-        plane.restart("kube-apiserver")
+        plane.kill("kube-apiserver")
+        plane.start("kube-apiserver")
         pod = wait_for(lambda: space.pods(name), "pods can be listed again")[0]
         space.client.evict(pod["metadata"]["name"], space.namespace, uid=pod["metadata"]["uid"])
         wait_for(
