@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from trimtab.errors import SchedulerBusy, SchedulerGone, SchedulerRefused
+from trimtab.errors import SchedulerBusy, SchedulerGone, SchedulerRefused, SchedulerVetoed
 from trimtab.model.command import Command
 from trimtab.schedulers.kubernetes import PatchKind
 from trimtab.schedulers.kueue_objects import (
@@ -60,7 +60,7 @@ class QueueHolds:
                 return
             raise SchedulerRefused(f"{name} is on {stop_policy(found)} by {_who(found)}; what stops now stays out.")
         if mine is not None:
-            raise SchedulerRefused(f"Somebody opened {name} since {self.command.name} held it: a veto.")
+            raise SchedulerVetoed(f"Somebody opened {name} since {self.command.name} held it: a veto.")
         now = self.pen.clock.now()
         entry = Hold(
             mark=self.command.mark,

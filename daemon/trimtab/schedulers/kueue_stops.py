@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from trimtab.errors import SchedulerGone, SchedulerRefused
+from trimtab.errors import SchedulerGone, SchedulerRefused, SchedulerVetoed
 from trimtab.model.command import Command, Seat, Verb
 from trimtab.schedulers.kubernetes import PatchKind
 from trimtab.schedulers.kueue_objects import WORKLOADS, KueueWorkload, path_of
@@ -101,7 +101,7 @@ class Stop:
                 raise SchedulerRefused(f"{self.now.key} was stopped by {self.now.switched_by or 'somebody else'}.")
             return
         if self.hold is not None and SUSPEND in self.hold.what:
-            raise SchedulerRefused(f"{self.now.switched_by or 'Somebody'} started {self.now.key} again: a veto.")
+            raise SchedulerVetoed(f"{self.now.switched_by or 'Somebody'} started {self.now.key} again: a veto.")
         if not self.now.is_admitted:
             raise SchedulerRefused(f"{self.now.key} is not admitted any more; only what runs is moved.")
         entry = self._entry()

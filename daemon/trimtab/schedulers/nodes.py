@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace as changed
 
-from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerGone, SchedulerRefused
+from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerGone, SchedulerRefused, SchedulerVetoed
 from trimtab.model.command import Command, CommandState, Seat
 from trimtab.schedulers import face
 from trimtab.schedulers.face import (
@@ -56,7 +56,7 @@ class Nodes:
         def edit(old: Face) -> Face:
             hold = old.hold(command.mark)
             if CORDON in hold.what and not old.is_closed:
-                raise SchedulerRefused(f"Somebody uncordoned {node} since {command.name} cordoned it: a veto.")
+                raise SchedulerVetoed(f"Somebody uncordoned {node} since {command.name} cordoned it: a veto.")
             if old.is_closed and not old.is_closed_by_us(self.prefix):
                 return old.with_hold(self._signed(old, command, CLAIM, why=why, until=until))
             closed = replace(old, is_closed=True)
@@ -99,7 +99,7 @@ class Nodes:
                 holder = mark_of_value(str(same.get("value") or "")) or taint_text(same)
                 raise SchedulerBusy(f"{node} is kept by {holder} already.")
             if same is None and f"taint {taint_text(taint)}" in old.hold(command.mark).what:
-                raise SchedulerRefused(
+                raise SchedulerVetoed(
                     f"Somebody took {taint_text(taint)} off {node} since {command.name} set it: a veto."
                 )
             added = () if same is not None else (taint,)

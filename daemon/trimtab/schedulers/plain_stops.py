@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
-from trimtab.errors import SchedulerRefused
+from trimtab.errors import SchedulerRefused, SchedulerVetoed
 from trimtab.model.command import Command, Move, Seat
 from trimtab.schedulers.face import SEAT, escaped, value_of
 from trimtab.schedulers.kubernetes import PatchKind
@@ -64,7 +64,7 @@ class Stops:
         if SUSPEND not in hold.what:
             self._suspend(command, owner, hold)
         elif not owner.is_suspended:
-            raise SchedulerRefused(f"Somebody resumed {name} since {command.name} suspended it: a veto.")
+            raise SchedulerVetoed(f"Somebody resumed {name} since {command.name} suspended it: a veto.")
         elif not owner.pods:
             self._resume(command, owner, seats, hold)
 
