@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.cluster import objects
 from tests.fakes.kube import FakeKube
+
+from trimtab.clock import iso
 
 Json = dict[str, Any]
 NAMESPACE = "team"
@@ -24,12 +27,10 @@ class PlainHall:
 
     def __init__(self, nodes: Sequence[str], kube: FakeKube | None = None) -> None:
         self.kube = kube or FakeKube()
-        self._made = 0
         for node in nodes:
-            labels = {"kubernetes.io/hostname": node}
-            status = {"allocatable": {GPU: "8"}, "capacity": {GPU: "8"}}
-            metadata = {"name": node, "labels": labels}
-            self.kube.add({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}, "status": status})
+            made = objects.node(node)
+            made["spec"] = {}
+            self.kube.add({**made, **objects.node_status()})
 
     def add(self, kind: str, name: str, *, pods: int, gpus: int, on: Sequence[str] = (), **spec: Any) -> None:
         """An owner with its pods running on these nodes, one each; without nodes they wait."""
@@ -82,6 +83,18 @@ class PlainHall:
             if not pod["spec"].get("nodeName"):
                 self._place(pod)
 
+    def settle(self) -> None:
+        """Steps until nothing moves any more."""
+        for _ in range(20):
+            before = self.kube.state_key()
+            self.step()
+            if self.kube.state_key() == before:
+                return
+
+    def _now(self) -> str:
+        clock = self.kube.clock
+        return iso(clock.now()) if clock is not None else "2026-11-02T08:00:00Z"
+
     # --- controllers
 
     def _make_pods(self, kind: str) -> None:
@@ -91,7 +104,7 @@ class PlainHall:
             if spec.get("suspend"):
                 for pod in mine:
                     if pod["spec"].get("nodeName"):
-                        mark = {"metadata": {"deletionTimestamp": "2026-11-02T09:00:00Z"}}
+                        mark = {"metadata": {"deletionTimestamp": self._now()}}
                         self.kube.edit(_pod_path(pod["metadata"]["name"]), mark)
                     else:
                         self.kube.remove(_pod_path(pod["metadata"]["name"]))
@@ -108,8 +121,7 @@ class PlainHall:
                 new = next(f"{name}-{i}" for i in range(100) if f"{name}-{i}" not in taken)
                 taken.add(new)
             else:
-                self._made += 1
-                new = f"{name}-{self._made:04d}"
+                new = f"{name}-0-{len(self.kube.all('pods')):02d}{self.kube.snapshot().serial:03d}"
             self._pod(new, _labels(kind, name), owner, spec["template"]["spec"])
 
     def _pod(self, name: str, labels: Mapping[str, str], owner: Json | None, template: Json) -> None:
@@ -131,6 +143,11 @@ class PlainHall:
         fitting.sort(key=lambda node: (node["metadata"]["name"] != told, not _prefers(pod, node)))
         if fitting:
             self._bind(pod, fitting[0]["metadata"]["name"])
+        elif not pod["status"].get("conditions"):
+            count = len(self.kube.all("nodes"))
+            why = f"0/{count} nodes are available: {count} Insufficient {GPU}."
+            waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why}
+            self.kube.edit(_pod_path(pod["metadata"]["name"]), {"status": {"conditions": [waits]}}, by="scheduler")
 
     def _fits(self, pod: Json, node: Json) -> bool:
         if node["spec"].get("unschedulable"):
@@ -143,7 +160,8 @@ class PlainHall:
         return used + _gpus(pod) <= 8
 
     def _bind(self, pod: Json, node: str) -> None:
-        change = {"spec": {"nodeName": node}, "status": {"phase": "Running", "conditions": READY}}
+        status = {"phase": "Running", "conditions": READY, "startTime": self._now()}
+        change = {"spec": {"nodeName": node}, "status": status}
         self.kube.edit(_pod_path(pod["metadata"]["name"]), change, by="scheduler")
 
 
