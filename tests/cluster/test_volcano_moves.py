@@ -6,158 +6,22 @@ done. A rival waits for the very seat all the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.cluster import build
-from tests.cluster.client import Json, wait_for
+from tests.cluster.client import Json
 from tests.cluster.plane import Plane
-from tests.cluster.volcano.standin import Standin
-from tests.cluster.volcano.webhook_server import WebhookServer
-from tests.cluster.volcano.world import node
-from tests.schedulers.hands import Desk
-from tests.schedulers.volcano_hall import EVICTED_RESTARTS, HARD, a_move, command_of, rack_node, vcjob
+from tests.cluster.volcano_hall import RACKS, Daemon, Hall, a_hall, rack_of, spare_of
+from tests.schedulers.volcano_hall import EVICTED_RESTARTS, HARD, a_move, command_of, vcjob
 
-from trimtab.clock import SystemClock
-from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerRefused, SchedulerUnavailable
-from trimtab.issue.arrival import is_settled
+from trimtab.errors import SchedulerRefused
 from trimtab.issue.look import is_held
-from trimtab.model.cluster import ClusterSnapshot, Workload
-from trimtab.model.command import Command, CommandState
-from trimtab.schedulers.connect import connect
-from trimtab.schedulers.mirror import Mirror
-from trimtab.schedulers.reader import KubernetesReader
-from trimtab.schedulers.volcano import VolcanoScheduler
-from trimtab.settings import KubernetesSettings
+from trimtab.model.command import CommandState
 
 CRDS = Path(__file__).parent / "volcano" / "crds.yaml"
-SPACE = "team-a"
-JOBS = "batch.volcano.sh/v1alpha1/jobs"
-DEADLINE_SECONDS = 90.0
-RACKS = {f"rack-{rack}": [f"n{5 * rack - 5 + number:02}" for number in range(1, 6)] for rack in (1, 2)}
-
-
-@dataclass
-class Hall:
-    """Two racks of five nodes × 8 GPUs, the reader, the adapter, and what drives it as the issuer does."""
-
-    plane: Plane
-    standin: Standin
-    reader: KubernetesReader
-    desk: Desk
-    adapter: VolcanoScheduler
-    most_retries: dict[str, int] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
-
-    def snapshot(self) -> ClusterSnapshot:
-        """The reader's, as soon as it is whole."""
-
-        def whole() -> ClusterSnapshot | None:
-            try:
-                return self.reader.snapshot()
-            except SchedulerUnavailable:
-                return None
-
-        found = wait_for(whole, "a whole snapshot", deadline_seconds=DEADLINE_SECONDS)
-        assert found is not None
-        for job in self.plane.client.list(JOBS, SPACE):
-            retries = int((job.get("status") or {}).get("retryCount", 0))
-            name = job["metadata"]["name"]
-            self.most_retries[name] = max(self.most_retries.get(name, 0), retries)
-        return found
-
-    def run(self, body: Json, *, is_running: bool = True) -> str:
-        """Create a job; by default wait until the reader sees it run."""
-        self.plane.client.create(JOBS, body)
-        workload = f"{SPACE}/vcjob/{body['metadata']['name']}"
-        if is_running:
-            wanted = sum(task["replicas"] for task in body["spec"]["tasks"])
-            self.until(lambda: len(self.seats(workload)) == wanted, f"{workload} runs")
-        return workload
-
-    def until(self, is_there: Callable[[], bool], what: str) -> None:
-        wait_for(is_there, what, deadline_seconds=DEADLINE_SECONDS)
-
-    def workload(self, workload: str) -> Workload | None:
-        return self.snapshot().workload_by_id.get(workload)
-
-    def seats(self, workload: str) -> dict[str, str]:
-        """Pod -> node, once it is seen to run."""
-        found = self.workload(workload)
-        if found is None or found.state.value != "running":
-            return {}
-        return {placement.pod: placement.node for placement in found.placements}
-
-    def uids(self, name: str) -> dict[str, str]:
-        pods = self.plane.client.list("pods", SPACE)
-        return {
-            pod["metadata"]["name"]: pod["metadata"]["uid"]
-            for pod in pods
-            if pod["metadata"]["labels"].get("volcano.sh/job-name") == name
-        }
-
-    def cordon(self, name: str) -> None:
-        """As a person does."""
-        self.plane.client.patch("nodes", name, {"spec": {"unschedulable": True}}, fieldManager="kubectl-cordon")
-
-    def job(self, name: str = "train") -> Json:
-        found: Json = self.plane.client.get(JOBS, name, SPACE)
-        return found
-
-    def carry_out(self, command: Command) -> Command:
-        """Hold until it is seen, submit every beat until it is seen to be settled, release; the settled command."""
-        self.until(lambda: self._went(self.adapter.hold, command), "the hold is written")
-        self.until(lambda: is_held(command, self.snapshot()), "the hold is seen")
-        command = replace(command, submitted_at=SystemClock().now())
-
-        def is_over() -> bool:
-            if is_settled(command, self.snapshot()):
-                return True
-            self._went(self.adapter.submit, command)
-            return False
-
-        self.until(is_over, f"settled; said: {self.said[-2:]}")
-        return self.give_back(replace(command, state=CommandState.SETTLED))
-
-    def give_back(self, command: Command) -> Command:
-        """Release until no snapshot shows anything of it but what lasts."""
-
-        def is_back() -> bool:
-            self._went(self.adapter.release, command)
-            snapshot = self.snapshot()
-            held = [one for one in snapshot.held if one.mark == command.mark and not one.lasts]
-            kept = [one for one in snapshot.reservations if one.command == command.mark]
-            stopped = [one for one in snapshot.workloads if one.suspended_by == command.mark]
-            return not (held or kept or stopped)
-
-        self.until(is_back, "everything given back")
-        return command
-
-    def _went(self, write: Callable[[Command], None], command: Command) -> bool:
-        try:
-            write(command)
-        except (SchedulerBusy, SchedulerConflict, SchedulerUnavailable) as error:
-            self.said.append(str(error))
-            return False
-        return True
-
-    def clear(self) -> None:
-        """No jobs, nodes open and bare."""
-        client = self.plane.client
-        self.standin.start()
-        for one in client.list(JOBS, SPACE):
-            client.delete(JOBS, one["metadata"]["name"], SPACE)
-        for one in client.list("nodes"):
-            bare: dict[str, Any] = {"spec": {"unschedulable": None, "taints": None}}
-            bare["metadata"] = {"annotations": {"trimtab/hold": None}}
-            client.patch("nodes", one["metadata"]["name"], bare)
-        self.until(lambda: not client.list("pods", SPACE), "no pods")
-        self.until(lambda: not self.snapshot().workloads, "nothing is seen any more")
-        self.most_retries.clear()
-        self.said.clear()
 
 
 @pytest.fixture(scope="module")
@@ -173,46 +37,14 @@ def volcano_plane() -> Iterator[Plane]:
 
 @pytest.fixture(scope="module")
 def module_hall(volcano_plane: Plane) -> Iterator[Hall]:
-    plane = volcano_plane
-    client = plane.client
-    client.create("namespaces", {"metadata": {"name": SPACE}})
-    for rack, names in RACKS.items():
-        client.create("topology.volcano.sh/v1alpha1/hypernodes", rack_node(rack, 0, int(names[0][1:]), 5))
-        for name in names:
-            made = node(name, rack=rack, gpus=8)
-            status = made.pop("status")
-            client.create("nodes", made)
-            client.patch("nodes", name, {"status": status}, kind="strategic", subresource="status")
-    settings = KubernetesSettings(kubeconfig=str(plane.admin_kubeconfig))
-    standin = Standin(client)
-    webhook = WebhookServer(client, standin.api, certificates=plane.certificates)
-    standin.start()
-    mirror, api = Mirror(connect(settings), settings, SystemClock()), connect(settings)
-    mirror.start()
-    reader = KubernetesReader(mirror, api=api, settings=settings, cluster="hall-a", clock=SystemClock())
-    desk = Desk(api, clock=SystemClock(), settings=settings)
-    adapter = VolcanoScheduler(desk.pen, lambda: reader.view, settings, SystemClock())
-    yield Hall(plane, standin, reader, desk, adapter)
-    mirror.stop()
-    api.close()
-    webhook.stop()
-    standin.stop()
+    with a_hall(volcano_plane) as made:
+        yield made
 
 
 @pytest.fixture
 def hall(module_hall: Hall) -> Iterator[Hall]:
     yield module_hall
     module_hall.clear()
-
-
-def rack_of(seats: dict[str, str]) -> str:
-    """The one rack of these seats."""
-    (rack,) = {rack for rack, names in RACKS.items() for node in seats.values() if node in names}
-    return rack
-
-
-def spare_of(seats: dict[str, str]) -> str:
-    return next(name for name in RACKS[rack_of(seats)] if name not in seats.values())
 
 
 def test_a_gang_without_policies_loses_one_pod_to_the_seat_of_its_rack_and_no_retry(hall: Hall) -> None:
@@ -343,3 +175,49 @@ def test_given_up_in_the_middle_the_gang_runs_again_and_nothing_of_ours_is_left(
     assert hall.job()["spec"] == spec
     snapshot = hall.snapshot()
     assert (snapshot.held, snapshot.reservations) == ((), ())
+
+
+# --- the whole path: reader, planner, issuer, adapter
+
+
+@pytest.mark.parametrize(
+    ("policies", "retries"), [([], 0), ([EVICTED_RESTARTS], 1)], ids=["no-policy", "restart-policy"]
+)
+def test_xid_79_under_a_gang_and_the_daemon_brings_it_to_the_spare_node_of_its_rack(
+    hall: Hall, policies: list[Json], retries: int
+) -> None:
+    workload = hall.run(vcjob("train", policies=policies, networkTopology=HARD))
+    before = hall.seats(workload)
+    home, left = rack_of(before), before["train-worker-2"]
+    hall.run(vcjob("full", pods=5, networkTopology=HARD))
+    daemon = Daemon(hall)
+    daemon.bad(left)
+    daemon.run_until(daemon.has_settled, "settled")
+    after = hall.seats(workload)
+    assert (rack_of(after), len(after), left in after.values()) == (home, 4, False)
+    assert hall.most_retries["train"] == retries
+    (command,) = daemon.commands
+    outcome = daemon.ledger.results[command.id]
+    print(f"{command.recommendation.way} It took {outcome.seconds_to_settle:.1f} s: {outcome.sentence}")
+    assert (outcome.seats_hit, outcome.seats_planned) == (4, 4)
+
+
+def test_small_jobs_make_room_for_a_waiting_one_though_other_nodes_are_open(hall: Hall) -> None:
+    """Who starts on an open node before we met it makes the command a miss, never the waiting job."""
+    for name in RACKS["rack-2"]:
+        hall.cordon(name)
+    for number, name in enumerate(RACKS["rack-1"]):
+        hall.run_on(vcjob(f"small-{number}", pods=1, gpus=2), name)
+    big = hall.run(vcjob("big", pods=1), is_running=False)
+    hall.until(lambda: big in {one.id for one in hall.snapshot().waiting}, "it waits")
+    daemon = Daemon(hall)
+    daemon.run_until(daemon.is_over, "over")
+    for command in daemon.commands:
+        assert command.state is CommandState.SETTLED or command.reason.endswith("runs elsewhere than planned.")
+    assert len(hall.seats(big)) == 1
+    for number in range(5):
+        assert len(hall.seats(f"team-a/vcjob/small-{number}")) == 1
+    outcomes = daemon.ledger.results.values()
+    hit, planned = sum(one.seats_hit for one in outcomes), sum(one.seats_planned for one in outcomes)
+    print(f"seats hit: {hit} of {planned}")
+    hall.until(lambda: not hall.snapshot().held and not hall.snapshot().reservations, "everything is given back")

@@ -177,6 +177,7 @@ def read_pods(api: Api, ref: Ref) -> tuple[Pod, ...]:
 def new_pods(api: Api, ref: Ref, since: str) -> Generator[Pod, None, None]:
     """The Job's pods as they are made after a moment (a list's resourceVersion), for two seconds at most."""
     params = {
+        "watch": "1",
         "labelSelector": f"{JOB_NAME}={ref.name}",
         "resourceVersion": since,
         "timeoutSeconds": str(MEET_SECONDS),
