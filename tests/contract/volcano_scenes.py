@@ -99,7 +99,7 @@ def _a4(stage: Stage) -> None:
 
 
 def _a10(stage: Stage) -> None:
-    stage.annotate("j-worker-1", term_s="600")
+    stage.plane.silence(stage.node_of("j-worker-1"))
     stage.evict("j-worker-1")
     stage.let_pass(6)
     assert stage.group_phase("j") == "Unknown"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster.volcano.api import POD
+from tests.cluster.volcano.api import POD, Object
 from tests.cluster.volcano.objects import uid_of
 from tests.contract.volcano_bodies import a_task
 from tests.contract.volcano_scenes import Act, Scene
@@ -23,7 +23,7 @@ from tests.contract.volcano_story import any_place, moved_place, named_place
 
 def _i3_before(*, has_webhooks: bool) -> Act:
     def prepare(stage: Stage) -> None:
-        more = {"minAvailable": 1} if has_webhooks else {}
+        more: Object = {"minAvailable": 1} if has_webhooks else {}
         stage.queue("qa")
         stage.fill(*NODES[3:])
         stage.fill("n01", gpus=4)
@@ -126,7 +126,7 @@ def _i10(stage: Stage) -> None:
     stage.until_phase("Terminated", "run")
 
 
-SLOW = {"annotations": {"fake/term-s": "5"}}
+SLOW: Object = {"annotations": {"fake/term-s": "5"}}
 
 
 def _race(stage: Stage) -> None:

@@ -88,8 +88,8 @@ def _l(stage: Stage) -> None:
     stage.let_pass(1.5)
     for retries in (1, 2):
         _restart_by_wrong_uid(stage, retries=retries)
-    for action, target in (("EvictPod", {}), ("AbortJob", {"apiVersion": "batch/v1"})):
-        stage.command("j", action, **target)
+    for action, version in (("EvictPod", JOB.version), ("AbortJob", "batch/v1")):
+        stage.command("j", action, apiVersion=version)
         stage.until_no_commands()
         stage.let_pass(3)
     stage.command("nosuch", "AbortJob", uid="22222222-2222-2222-2222-222222222222")
@@ -219,7 +219,7 @@ def _n3(stage: Stage) -> None:
 
 def _with_master(stage: Stage) -> None:
     """A master whose end is the job's, as most training jobs have it; all pods exit 0 on SIGTERM."""
-    ending = {"annotations": {"fake/term-exit": "0"}}
+    ending: Object = {"annotations": {"fake/term-exit": "0"}}
     master = a_task("master", 1, minAvailable=1, policies=policy("TaskCompleted", "CompleteJob"), **ending)
     stage.run_job("j", tasks=[master, a_task("worker", 3, minAvailable=3, **ending)])
 

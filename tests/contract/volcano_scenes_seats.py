@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.cluster.volcano.api import POD_GROUP
 from tests.cluster.volcano.objects import uid_of
 from tests.contract.volcano_bodies import a_task
@@ -17,7 +19,7 @@ VICTIMS = ("p6-worker-0", "p7-worker-0")
 # --- g: topology
 
 
-def _gang_in_rack(rack: int, *, replicas: int = 4, topology: dict[str, object], **options: object) -> Act:
+def _gang_in_rack(rack: int, *, replicas: int = 4, topology: dict[str, object], **options: Any) -> Act:
     """Job j runs in one rack of three."""
 
     def prepare(stage: Stage) -> None:
@@ -57,7 +59,7 @@ def _g6(stage: Stage) -> None:
 # --- h: consolidation and seats
 
 
-def two_to_move(*, filled: tuple[int, int], has_waiting: bool = True, **options: object) -> Act:
+def two_to_move(*, filled: tuple[int, int], has_waiting: bool = True, **options: Any) -> Act:
     """p6 and p7, a GPU each, sit on n03; n01 and n02 are filled in part, the rest whole; job big waits for 8 GPUs."""
 
     def prepare(stage: Stage) -> None:
@@ -186,7 +188,7 @@ def _f(stage: Stage) -> None:
     stage.until_gone("bare1", uid)
     stage.let_pass(3)
     assert not stage.node_of("grp1")
-    owners = [group["metadata"]["ownerReferences"][0]["name"] for group in stage.list(POD_GROUP)]
+    owners = [group["metadata"]["ownerReferences"][0]["name"] for group in stage.objects(POD_GROUP)]
     assert owners == ["bare2"]
 
 

@@ -114,7 +114,7 @@ class Stage:
         answer = self.plane.api.call("GET", kind.path(self.namespace, name))
         return answer.body if answer.is_ok else None
 
-    def list(self, kind: Kind) -> list[Object]:
+    def objects(self, kind: Kind) -> list[Object]:
         return list(self.must("GET", kind.path(self.namespace))["items"])
 
     # --- jobs and pods
@@ -140,7 +140,7 @@ class Stage:
             spec["spec"]["nodeName"] = node
             self.must("POST", POD.path(self.namespace), spec)
         self.plane.until(
-            lambda: all(phase_of(pod) == "Running" for pod in self.list(POD) if _is_filler(pod)), "the fillers run"
+            lambda: all(phase_of(pod) == "Running" for pod in self.objects(POD) if _is_filler(pod)), "the fillers run"
         )
         self.plane.until(lambda: len(self._queue_use()) > 0, "the fillers are counted")
         self.let_pass(2)
@@ -171,18 +171,12 @@ class Stage:
     def command(self, job: str, action: str, *, is_dry: bool = False, name: str = "", **target: str) -> Answer:
         """A Command on a vcjob, owned by it as vcctl's are; `target` overrides what it names."""
         found = self.find(JOB, job)
-        wanted = {
-            "apiVersion": JOB.version,
-            "kind": "Job",
-            "name": job,
-            "uid": uid_of(found) if found else "",
-            **target,
-        }
-        wanted = {**wanted, "controller": True, "blockOwnerDeletion": True}
-        metadata = {"namespace": self.namespace, "ownerReferences": [wanted]}
+        uid = uid_of(found) if found else ""
+        named = {"apiVersion": JOB.version, "kind": "Job", "name": job, "uid": uid, **target}
+        owner: Object = {**named, "controller": True, "blockOwnerDeletion": True}
+        metadata: Object = {"namespace": self.namespace, "ownerReferences": [owner]}
         metadata |= {"name": name} if name else {"generateName": f"{job}-{action.lower()}-"}
-        target = {one: wanted[one] for one in ("apiVersion", "kind", "name", "uid", "controller")}
-        return self.post_command(metadata, target, action, is_dry=is_dry)
+        return self.post_command(metadata, {**named, "controller": True}, action, is_dry=is_dry)
 
     def command_queue(self, queue: str, action: str) -> Answer:
         """A Command on a queue."""
@@ -377,16 +371,16 @@ class Stage:
 
     def pods_of(self, job: str) -> list[Object]:
         return [
-            pod for pod in self.list(POD) if (pod["metadata"].get("labels") or {}).get("volcano.sh/job-name") == job
+            pod for pod in self.objects(POD) if (pod["metadata"].get("labels") or {}).get("volcano.sh/job-name") == job
         ]
 
     def group_phase(self, job: str) -> str:
         """The phase of the job's PodGroup; empty without one."""
-        groups = [one for one in self.list(POD_GROUP) if one["metadata"]["name"].startswith(f"{job}-")]
+        groups = [one for one in self.objects(POD_GROUP) if one["metadata"]["name"].startswith(f"{job}-")]
         return phase_of(groups[0]) if groups else ""
 
     def until_no_commands(self) -> None:
-        self.until(lambda: not self.list(COMMAND), "no Command is left")
+        self.until(lambda: not self.objects(COMMAND), "no Command is left")
 
 
 def _is_filler(obj: Object) -> bool:

@@ -96,7 +96,7 @@ def plain_text(message: str) -> str:
 def _event(line: Json) -> Event:
     if line["kind"] == "Event":
         return Event("ADDED", "Event", line["regarding"]["name"], line)
-    body = {name: line[name] for name in ("metadata", "spec", "status") if name in line}
+    body: Json = {name: line[name] for name in ("metadata", "spec", "status") if name in line}
     return Event(line["type"], line["kind"], line["name"], body)
 
 
@@ -193,7 +193,7 @@ FRESH = ("DisruptionTarget", "PodScheduled")
 
 def _assumed(kind: str, after: Json) -> Json:
     """What an object was before the first that a recording tells of it: a running one, as all that are not new."""
-    metadata = {"annotations": {}}
+    metadata: Json = {"annotations": {}}
     status = dict(after.get("status") or {})
     if kind == "Pod":
         conditions = {name: text for name, text in (status.get("conditions") or {}).items() if name not in FRESH}

@@ -21,7 +21,7 @@ class Quota:
 
     @property
     def is_open(self) -> bool:
-        return (self.queue.get("status") or {}).get("state", "Open") == "Open"
+        return str((self.queue.get("status") or {}).get("state", "Open")) == "Open"
 
     @property
     def is_reclaimable(self) -> bool:

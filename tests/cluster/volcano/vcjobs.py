@@ -177,7 +177,9 @@ class JobHands:
         status = copy.deepcopy(job.get("status") or {})
         phase, retry_count = status["state"]["phase"], int(status.get("retryCount", 0))
         if group is None or phase_of(group) in ("", "Pending"):
-            counts = Counts(**{name: int(status.get(name, 0)) for name in STATUS_COUNTS})
+            counts = Counts()
+            for name in STATUS_COUNTS:
+                setattr(counts, name, int(status.get(name, 0)))
             available = int(status.get("minAvailable", 0))
             status["state"] = {
                 "phase": next_phase(job, phase, counts, retry_count=retry_count, min_available=available)
