@@ -251,6 +251,11 @@ class Central:
                 seen = snapshot.node_by_name.get(node)
                 if seen is not None and seen.cordoned_by == command.mark:
                     found.append(TakenOut(node=node, mark=command.mark, command=command.name, findings=findings))
+            for node, gpu in command.lasting_gpus:
+                seen = snapshot.node_by_name.get(node)
+                if seen is not None and any(one.uuid == gpu and one.tainted_by == command.mark for one in seen.gpus):
+                    out = TakenOut(node=node, gpu=gpu, mark=command.mark, command=command.name, findings=findings)
+                    found.append(out)
         return found
 
     def _closed_within_the_hour(self, now: datetime) -> tuple[OpenFinding, ...]:

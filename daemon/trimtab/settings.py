@@ -205,7 +205,7 @@ class IssueSettings(_Section, frozen=True, kw_only=True):
     retry_seconds: Positive = 300.0
     """What failed or was refused by the scheduler is not tried again sooner."""
     missed_quiet_seconds: Positive = 30.0
-    """After somebody else took a seat, the rule proposes no move for so long; twice as long after each miss in a row."""
+    """After somebody else took a seat, the rule proposes no move for so long; twice as long after each next miss."""
     missed_quiet_seconds_max: Positive = 1800.0
     """Longest such pause: by then the stream that takes the seats has changed, or a person has looked."""
     veto_seconds: Positive = 7 * 86400.0
@@ -214,7 +214,7 @@ class IssueSettings(_Section, frozen=True, kw_only=True):
     notice_seconds: Annotated[float, Meta(ge=0)] = 0.0
     """How long before a move its owner is told, at least; 0 = told, then moved."""
     breaker_cordons: Count = 5
-    """A detector's rule that made so many cordons, and most of all, within the window is stopped until a person looks."""
+    """A detector's rule that made so many cordons, and most of them, within the window stops until a person looks."""
     breaker_ratio: Ratio = 0.5
     """Share of all cordons within the window that is more than one rule may make."""
     breaker_window_seconds: Annotated[float, Meta(gt=0, le=86400)] = 3600.0
@@ -259,8 +259,8 @@ class KubernetesSettings(_Section, frozen=True, kw_only=True):
     token_audience: str = "trimtab"
     """Audience that those tokens must be made for, so that a token for the cluster's own API is never sent here."""
     kueue_recovery_seconds: Annotated[float, Meta(ge=0)] = 0.0
-    """`waitForPodsReady.recoveryTimeout` of Kueue's configuration, which its API does not tell. Where waitForPodsReady is
-    on and this is 0 (unknown), no single pod is replaced: a slow swap would cost the whole gang."""
+    """`waitForPodsReady.recoveryTimeout` of Kueue's configuration, which its API does not tell. Where waitForPodsReady
+    is on and this is 0 (unknown), no single pod is replaced: a slow swap would cost the whole gang."""
     ask_url: str = ""
     """Webhook that is asked before a job with `trimtab/ask-first` is moved; empty = a person is."""
     ask_seconds_max: Positive = 300.0

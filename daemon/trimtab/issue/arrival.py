@@ -24,6 +24,8 @@ def is_settled(command: Command, snapshot: ClusterSnapshot) -> bool:
     for write in command.recommendation.writes:
         if write.verb is Verb.CORDON and write.lasts and not is_in_place(write, command, snapshot):
             return False
+        if write.verb in (Verb.TAINT_DEVICE, Verb.UNTAINT_DEVICE) and not is_in_place(write, command, snapshot):
+            return False
         if write.verb is Verb.UNCORDON and not _is_lifted(write, snapshot):
             return False
     return all(_has_come_true(move, command, snapshot) for move in command.recommendation.moves)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from trimtab.model.cluster import ClusterSnapshot, Node, Workload, WorkloadState
 from trimtab.model.command import Command, CommandState, Move, Seat, Verb, Write, read_mark
 
-HOLDS = (Verb.CORDON, Verb.RESERVE)
+HOLDS = (Verb.CORDON, Verb.TAINT_DEVICE, Verb.RESERVE)
 """Verbs that keep room and stop nothing; the others are for `submit`."""
 
 
@@ -30,6 +30,11 @@ def is_in_place(write: Write, command: Command, snapshot: ClusterSnapshot) -> bo
     if write.verb is Verb.CORDON:
         node = snapshot.node_by_name.get(write.node or "")
         return node is not None and node.is_cordoned
+    if write.verb in (Verb.TAINT_DEVICE, Verb.UNTAINT_DEVICE):
+        node = snapshot.node_by_name.get(write.node or "")
+        marks = {gpu.uuid: gpu.tainted_by for gpu in node.gpus} if node is not None else {}
+        is_tainted = marks.get(write.gpu or "") is not None
+        return is_tainted if write.verb is Verb.TAINT_DEVICE else not is_tainted
     kept: Counter[str] = Counter()
     for reservation in snapshot.reservations:
         if reservation.command == command.mark and reservation.workload == write.workload:

@@ -66,6 +66,8 @@ class Openings:
         for command in (*self._desk.ledger.holding(), *_under_way(self._desk.ledger.commands(live_only=True))):
             if command.undo_requested_by is not None or _since(command) >= beat.snapshot.taken_at:
                 continue
+            if not command.lasting_nodes:
+                continue  # it keeps single GPUs out: a node that is open says nothing of them
             found = [_look(command, node, beat) for node in command.lasting_nodes]
             opened = [one.node for one in found if one.verdict in OPEN]
             first = command.questioned_at

@@ -26,6 +26,10 @@ class Gpu:
     index: int
     model: str | None = None
     is_usable: bool = True
+    is_separable: bool = False
+    """Whether it can be taken out of service alone, while its node goes on (a DRA device taint)."""
+    tainted_by: str | None = None
+    """The mark of the command that has done so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,7 @@ class Verb(StrEnum):
     REPLACE = "replace"
     """Take single pods off; their controller makes new ones, on given seats."""
     TAINT_DEVICE = "taint_device"
+    UNTAINT_DEVICE = "untaint_device"
     """Keep new work off one GPU of a node (`gpu`), where GPUs are handed out by DRA."""
 
 
@@ -94,7 +95,7 @@ class Write:
         """The write in words, as shown and fingerprinted."""
         seats = ", ".join(f"{seat.gpus} GPUs on {seat.node} for {seat.pod}" for seat in self.seats)
         subject = self.node if self.verb in (Verb.CORDON, Verb.UNCORDON) else self.workload
-        if self.verb is Verb.TAINT_DEVICE:
+        if self.verb in (Verb.TAINT_DEVICE, Verb.UNTAINT_DEVICE):
             subject = f"{self.gpu} of {self.node}"
         return f"{self.verb} {subject}" + (f": {seats}" if seats else "")
 
@@ -296,7 +297,17 @@ class Command:
     @property
     def lasting_nodes(self) -> tuple[str, ...]:
         """Nodes that it leaves cordoned once it is over."""
-        return tuple(one.node for one in self.recommendation.writes if one.lasts and one.node is not None)
+        writes = self.recommendation.writes
+        return tuple(one.node for one in writes if one.verb is Verb.CORDON and one.lasts and one.node is not None)
+
+    @property
+    def lasting_gpus(self) -> tuple[tuple[str, str], ...]:
+        """(Node, UUID) of the GPUs that it leaves out of service alone once it is over."""
+        return tuple(
+            (one.node, one.gpu)
+            for one in self.recommendation.writes
+            if one.verb is Verb.TAINT_DEVICE and one.lasts and one.node and one.gpu
+        )
 
     @property
     def is_holding(self) -> bool:
@@ -304,7 +315,9 @@ class Command:
         is_over = self.state is CommandState.SETTLED or (
             self.state is CommandState.MISSED and self.submitted_at is not None
         )
-        return is_over and not self.is_dry and self.given_back_at is None and bool(self.lasting_nodes)
+        return (
+            is_over and not self.is_dry and self.given_back_at is None and bool(self.lasting_nodes or self.lasting_gpus)
+        )
 
     @property
     def mark(self) -> str:

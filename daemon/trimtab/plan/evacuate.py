@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from trimtab.model.advice import Action, OpenFinding, Subject, worst
 from trimtab.model.cluster import Node, Workload
-from trimtab.model.command import Move, MoveKind, Recommendation, RecommendationKind
+from trimtab.model.command import Move, MoveKind, Recommendation, RecommendationKind, Verb, Write
 from trimtab.plan import resize
 from trimtab.plan.cost import Disturbed, best_moment, cost_of, gpu_hours
 from trimtab.plan.draft import Draft, writes_of
@@ -18,6 +18,8 @@ from trimtab.plan.room import Search
 from trimtab.plan.seating import seat_off_node
 
 RULE = "evacuate"
+RESET_SUFFICES = (Action.CORDON_RESET, Action.RESET_AFTER_DRAIN)
+"""What is cured by a reset of the one GPU; a reboot or a swap takes its node."""
 WAIT_RATIO_OF_RMA = 0.25
 NOT_A_FAULT = ("hotspot", "straggler")
 """Their nodes work, badly: `relocate` moves what suffers."""
@@ -93,11 +95,13 @@ def _urgency(name: str, findings: Sequence[OpenFinding]) -> tuple[float, int, st
 def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> None:
     purpose = f"{RULE}:{node.name}"
     takes_out = any(one.finding.action.takes_node_out for one in findings)
-    residents = _residents(draft, node.name, findings)
+    alone = gpus_alone(node, findings)
+    residents = _residents(draft, node.name, findings, only_on=alone)
     moved = _bring_back(draft, node.name, residents, findings, purpose) if takes_out else []
     moves = tuple(move for move, _ in moved)
-    cordons = () if node.is_cordoned else (node.name,)
-    if not moves and not cordons:
+    cordons = () if node.is_cordoned or alone else (node.name,)
+    tainted = tuple(gpu.uuid for gpu in node.gpus if gpu.uuid in alone and gpu.tainted_by is None)
+    if not moves and not cordons and not tainted:
         return
     disturbed = [one for _, one in moved]
     not_before = _moment(draft, disturbed, findings)
@@ -109,11 +113,14 @@ def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> N
             rule=RULE,
             purpose=purpose,
             subject=_subject(draft, node.name, findings),
-            sentence=_sentence(draft, node.name, moved, has_cordon=bool(cordons)),
+            sentence=_sentence(draft, node, moved, has_cordon=bool(cordons), tainted=tainted),
             reason=f"{named}: " + " ".join(dict.fromkeys(one.finding.sentence for one in findings)),
             findings=tuple(one.id for one in findings),
             moves=moves,
-            writes=writes_of(moves, cordons=cordons),
+            writes=(
+                *(Write(verb=Verb.TAINT_DEVICE, node=node.name, gpu=one, lasts=True) for one in tainted),
+                *writes_of(moves, cordons=cordons),
+            ),
             gain=gain_of_ending(findings, horizon_hours=draft.settings.horizon_hours),
             cost=cost_of(
                 disturbed,
@@ -131,9 +138,24 @@ def _propose_for(draft: Draft, node: Node, findings: Sequence[OpenFinding]) -> N
     )
 
 
-def _residents(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> list[Workload]:
-    """What runs on the node, or was thrown back into the queue by its fault, and nobody has in hand; hit ones first."""
-    here = draft.running_by_node.get(node, ())
+def gpus_alone(node: Node, findings: Sequence[OpenFinding]) -> frozenset[str]:
+    """UUIDs of the GPUs to take out in place of their node: where a reset suffices and the cluster can do it."""
+    named = frozenset(one.finding.subject.gpu for one in findings if one.finding.subject.gpu)
+    separable = {gpu.uuid for gpu in node.gpus if gpu.is_separable}
+    suffices = all(one.finding.subject.gpu and one.finding.action in RESET_SUFFICES for one in findings)
+    return named if suffices and named and named <= separable else frozenset()
+
+
+def _residents(draft: Draft, node: str, findings: Sequence[OpenFinding], *, only_on: frozenset[str]) -> list[Workload]:
+    """What runs on the node, or was thrown back into the queue by its fault, and nobody has in hand; hit ones first.
+
+    `only_on`: GPUs that alone go out of service; empty = the whole node.
+    """
+    here = [
+        one
+        for one in draft.running_by_node.get(node, ())
+        if not only_on or any(place.node == node and not only_on.isdisjoint(place.gpus) for place in one.placements)
+    ]
     back = tuple(one for one in draft.snapshot.waiting if _is_thrown_back(one, findings))
     found = [one for one in (*here, *back) if not draft.is_in_hand(one)]
     return sorted(found, key=lambda one: (not is_hit(one, findings), -one.priority, one.id))
@@ -204,8 +226,18 @@ def _subject(draft: Draft, node: str, findings: Sequence[OpenFinding]) -> Subjec
     return Subject(cluster=draft.snapshot.cluster, node=node, gpu=gpus.pop() if len(gpus) == 1 else None)
 
 
-def _sentence(draft: Draft, node: str, moved: Sequence[tuple[Move, Disturbed]], *, has_cordon: bool) -> str:
-    parts = [f"cordon {node}"] if has_cordon else []
+def _sentence(
+    draft: Draft,
+    node: Node,
+    moved: Sequence[tuple[Move, Disturbed]],
+    *,
+    has_cordon: bool,
+    tainted: Sequence[str] = (),
+) -> str:
+    parts = [f"cordon {node.name}"] if has_cordon else []
+    indexes = [str(gpu.index) for gpu in node.gpus if gpu.uuid in tainted]
+    if indexes:
+        parts.append(f"take GPU {list_text(indexes)} of {node.name} out of service alone")
     parts += [_where_to(draft, move, one) for move, one in moved[:3]]
     if len(moved) > 3:
         parts.append(f"move {len(moved) - 3} more")

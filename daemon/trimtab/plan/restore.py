@@ -19,6 +19,8 @@ class TakenOut:
     """A node that stands cordoned by a command of ours that has settled, and what that command rested on."""
 
     node: str
+    gpu: str | None = None
+    """The one GPU that is out, where its node goes on."""
     mark: str
     command: str
     """For people: `R11`."""
@@ -28,8 +30,8 @@ class TakenOut:
 def propose(draft: Draft) -> None:
     """One recommendation for each node whose gate is met; of the others, what is still missing."""
     in_doubt = nodes_in_doubt(draft.findings)
-    for one in sorted(draft.taken_out, key=lambda each: each.node):
-        purpose = f"{RULE}:{one.node}"
+    for one in sorted(draft.taken_out, key=lambda each: (each.node, each.gpu or "")):
+        purpose = f"{RULE}:{one.node}" + (f"/{one.gpu}" if one.gpu else "")
         missing = _missing(one, in_doubt)
         if missing is not None:
             draft.refuse_because("gate", f"{one.node} stays out: {missing}", purpose=purpose, node=one.node)
@@ -51,19 +53,21 @@ def _recommend(draft: Draft, one: TakenOut, purpose: str) -> None:
     node = draft.snapshot.node_by_name[one.node]
     named = list_text(found.name for found in one.findings)
     ended = list_text(dict.fromkeys(found.close_reason or found.gate for found in one.findings))
-    gpus = sum(1 for gpu in node.gpus if gpu.is_usable)
+    gpus = 1 if one.gpu else sum(1 for gpu in node.gpus if gpu.is_usable)
+    what = f"GPU {next((gpu.index for gpu in node.gpus if gpu.uuid == one.gpu), '?')} of {one.node}"
+    verb = Verb.UNTAINT_DEVICE if one.gpu else Verb.UNCORDON
     hours = draft.settings.horizon_hours
     draft.accept(
         Recommendation(
             kind=RecommendationKind.UNCORDON,
             rule=RULE,
             purpose=purpose,
-            subject=Subject(cluster=draft.snapshot.cluster, node=one.node),
-            sentence=f"Uncordon {one.node}",
+            subject=Subject(cluster=draft.snapshot.cluster, node=one.node, gpu=one.gpu),
+            sentence=f"Return {what} to service" if one.gpu else f"Uncordon {one.node}",
             reason=f"{one.command} took it out for {named}, which has ended: {ended}.",
             findings=(),
             moves=(),
-            writes=(Write(verb=Verb.UNCORDON, node=one.node, lifts=one.mark),),
+            writes=(Write(verb=verb, node=one.node, gpu=one.gpu, lifts=one.mark),),
             gain=Gain(
                 gpu_hours=gpus * hours,
                 horizon_hours=hours,

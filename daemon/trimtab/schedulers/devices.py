@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +103,18 @@ class Devices:
         place = place_of(view, node, gpu_uuid)
         if place is not None and RULES in view.served:
             self._delete(command, self._resource(view).path(name=self._name(command, place)))
+
+    def lift(self, command: Command, node: str, gpu_uuid: str, *, lifts: str | None) -> None:
+        """Return one GPU to service: the rule of the command with the mark `lifts` goes."""
+        view = self.view()
+        place = place_of(view, node, gpu_uuid)
+        for rule in view.kind(RULES).values():
+            is_its = lifts is not None and hold_of(rule.metadata.annotations, self.settings.prefix, lifts) is not None
+            if place is not None and is_its and rule.spec.get("deviceSelector") == place.selector:
+                path = self._resource(view).path(name=rule.metadata.name)
+                body = {"preconditions": {"uid": rule.metadata.uid}}
+                with suppress(SchedulerGone):
+                    self.pen.delete(command, path, body, what=f"untaint device {place.device} of {node} ({gpu_uuid})")
 
     def give_back(self, command: Command) -> None:
         """Delete every rule of this command; those that last stay once it has settled."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trimtab.model.devices import Device
+from trimtab.schedulers.marks import read_holds
 from trimtab.schedulers.objects import Loose
 from trimtab.schedulers.pods import NOTHING, Need, Resources
 
@@ -30,18 +31,25 @@ class DraDevice:
     device: Device
     is_gpu: bool
     is_closed: bool
+    is_separable: bool = False
+    """Whether a rule of ours can close it: the cluster serves them."""
+    closed_by: str | None = None
+    """The mark of the command whose rule closes it."""
 
 
 class Dra:
     """The DRA objects of one moment, for one driver."""
 
-    def __init__(self, others: Mapping[str, Mapping[str, Loose]], resources: Resources) -> None:
+    def __init__(self, others: Mapping[str, Mapping[str, Loose]], resources: Resources, prefix: str) -> None:
         """Look at slices, claims and taint rules."""
         self._driver = resources.driver
         self._claims = others.get(CLAIMS, {})
         slices = [one for one in others.get(SLICES, {}).values() if one.spec.get("driver") == self._driver]
-        closed = _closed_by_rules(others.get(RULES, {}).values(), self._driver) if slices else []
-        self._devices = {place: device for one in slices for place, device in _devices_of(one, closed)}
+        closed = _closed_by_rules(others.get(RULES, {}).values(), self._driver, prefix) if slices else []
+        has_rules = RULES in others
+        self._devices = {
+            place: device for one in slices for place, device in _devices_of(one, closed, has_rules=has_rules)
+        }
         self.by_node: dict[str, list[DraDevice]] = {}
         for found in self._devices.values():
             if found.is_gpu:
@@ -80,7 +88,9 @@ class Dra:
         return sum(int(one.get("count") or 1) for one in exact if one.get("deviceClassName") == self._driver)
 
 
-def _devices_of(item: Loose, closed: list[Mapping[str, Any]]) -> Iterator[tuple[Place, DraDevice]]:
+def _devices_of(
+    item: Loose, closed: Sequence[tuple[Mapping[str, Any], str | None]], *, has_rules: bool
+) -> Iterator[tuple[Place, DraDevice]]:
     pool = str((item.spec.get("pool") or {}).get("name", ""))
     node = str(item.spec.get("nodeName") or "")
     for entry in item.spec.get("devices") or ():
@@ -88,6 +98,7 @@ def _devices_of(item: Loose, closed: list[Mapping[str, Any]]) -> Iterator[tuple[
         attributes = entry.get("attributes") or (entry.get("basic") or {}).get("attributes") or {}
         kind = _text(attributes, "type") or ("gpu" if name.startswith("gpu-") else "")
         index = (attributes.get("index") or {}).get("int")
+        covering = [mark for selector, mark in closed if _covers(selector, pool, name)]
         yield (
             (pool, name),
             DraDevice(
@@ -98,7 +109,9 @@ def _devices_of(item: Loose, closed: list[Mapping[str, Any]]) -> Iterator[tuple[
                     model=_text(attributes, "productName") or None,
                 ),
                 is_gpu=kind == "gpu",
-                is_closed=_is_tainted(entry.get("taints") or ()) or any(_covers(one, pool, name) for one in closed),
+                is_closed=_is_tainted(entry.get("taints") or ()) or bool(covering),
+                is_separable=has_rules and bool(_text(attributes, "uuid")),
+                closed_by=next((mark for mark in covering if mark is not None), None),
             ),
         )
 
@@ -116,13 +129,14 @@ def _is_tainted(taints: Iterable[Mapping[str, Any]]) -> bool:
     return any(taint.get("effect") in _KEEPS_OFF for taint in taints)
 
 
-def _closed_by_rules(rules: Iterable[Loose], driver: str) -> list[Mapping[str, Any]]:
-    """Selectors of the rules that keep work off devices of this driver."""
+def _closed_by_rules(rules: Iterable[Loose], driver: str, prefix: str) -> list[tuple[Mapping[str, Any], str | None]]:
+    """Selectors of the rules that keep work off devices of this driver, each with our mark where it is ours."""
     found = []
     for rule in rules:
         selector = rule.spec.get("deviceSelector") or {}
         if _is_tainted([rule.spec.get("taint") or {}]) and selector.get("driver", driver) == driver:
-            found.append(selector)
+            holds = read_holds(rule.metadata.annotations, prefix)
+            found.append((selector, holds[0].mark if holds else None))
     return found
 
 

@@ -71,6 +71,8 @@ class Plain:
         for write in writes:
             if write.verb is Verb.UNCORDON and write.node:
                 _try(errors, partial(self._nodes.open, command, write.node, lifts=write.lifts))
+            elif write.verb is Verb.UNTAINT_DEVICE and write.node and write.gpu:
+                _try(errors, partial(self._devices.lift, command, write.node, write.gpu, lifts=write.lifts))
         for move in self._moves(command):
             _try(errors, partial(self._advance, command, move, _writes_of(move, writes)))
         _raise_worst(errors)

@@ -157,7 +157,7 @@ class KubernetesReader:
     def _snapshot_of(self, objects: Objects, devices: Mapping[str, NodeDevices]) -> ClusterSnapshot:
         pods = self._pod_facts(objects.pods)
         nodes = self._node_facts(objects)
-        dra = Dra(objects.others, self._resources)
+        dra = Dra(objects.others, self._resources, self._settings.prefix)
         stock = self._inventory.stock(nodes, pods.values(), devices, dra)
         on_nodes = [signed_node(facts) for facts in nodes.values() if facts.holds]
         on_others = list(signed_others(objects.others, self._settings.prefix))

@@ -35,7 +35,8 @@ class Want:
 def gpus_of(offer: Offer, known: NodeDevices | None, dra: Sequence[DraDevice]) -> tuple[Gpu, ...]:
     """A node's GPUs by index. Those that nothing gives out are not usable: sick ones, parents of MIG instances."""
     devices = known.gpus if known is not None else tuple(one.device for one in dra)
-    whole = [_gpu(device, number, offer) for number, device in enumerate(devices)]
+    ours = {one.device.uuid: one for one in dra}
+    whole = [_gpu(device, number, offer, ours.get(device.uuid)) for number, device in enumerate(devices)]
     placeholders = _placeholders(offer, {gpu.index for gpu in whole}, offer.capacity + len(dra) - len(whole))
     gpus = sorted([*whole, *placeholders], key=lambda gpu: (gpu.index, gpu.uuid))
     offered = offer.allocatable + sum(not one.is_closed for one in dra)
@@ -47,9 +48,14 @@ def gpus_of(offer: Offer, known: NodeDevices | None, dra: Sequence[DraDevice]) -
     return tuple(replace(gpu, is_usable=False) if gpu.uuid in out else gpu for gpu in gpus)
 
 
-def _gpu(device: Device, number: int, offer: Offer) -> Gpu:
-    index = number if device.index is None else device.index
-    return Gpu(uuid=device.uuid, index=index, model=device.model or offer.model)
+def _gpu(device: Device, number: int, offer: Offer, dra: DraDevice | None) -> Gpu:
+    return Gpu(
+        uuid=device.uuid,
+        index=number if device.index is None else device.index,
+        model=device.model or offer.model,
+        is_separable=dra is not None and dra.is_separable,
+        tainted_by=dra.closed_by if dra is not None else None,
+    )
 
 
 def _placeholders(offer: Offer, used: Collection[int], count: int) -> Iterable[Gpu]:
