@@ -122,6 +122,7 @@ def test_what_settled_is_in_its_rules_record_with_the_calibration(bench: Bench):
     assert record.duration_ratio == pytest.approx(outcome.seconds_to_settle / outcome.seconds_forecast)
     (row,) = board(central).commands
     assert (row.record, row.outcome) == (record.text, outcome)
+    assert central.counts.command_changes_total["evacuate", "settled"] == 1
 
 
 def test_a_release_is_shown_from_its_request_until_an_hour_after_its_end(bench: Bench):

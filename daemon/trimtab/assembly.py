@@ -319,6 +319,7 @@ class Daemon:
             detector_errors_total=dict(tally.errors_total),
             snapshot_age_seconds=(now - snapshot.taken_at).total_seconds() if snapshot is not None else None,
             scheduler_failures_total=central.counts.scheduler_failures_total,
+            command_changes_total=dict(central.counts.command_changes_total),
             scrape_failures_total=dict(self._scrapes.tally.failures_total),
             board_readers=self._box.readers,
             cluster=self._link.facts(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -57,6 +58,8 @@ class Counts:
     reports_stored_total: int = 0
     reports_duplicate_total: int = 0
     scheduler_failures_total: int = 0
+    command_changes_total: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Commands that came into a state, by rule and state."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -228,13 +231,16 @@ class Central:
         return [one.recommendation for one in live if one.state in (CommandState.PROPOSED, CommandState.APPROVED)]
 
     def _tell(self, was: Advance) -> None:
-        """Say on the cluster's own objects what has changed of a command; what stood at a start is no news."""
-        tell = self._parts.link.tell
-        if tell is None or not was.sentence:
+        """Count what has changed of a command and say it on the cluster's own objects; what stood before is no news."""
+        if not was.sentence:
             return
+        tell = self._parts.link.tell
         states = {command.id: command.state for command in was.commands}
         for command in self._advance.commands:
-            if states.get(command.id) is not command.state:
+            if states.get(command.id) is command.state:
+                continue
+            self.counts.command_changes_total[command.recommendation.rule, command.state.value] += 1
+            if tell is not None:
                 tell(command, states.get(command.id))
 
     def devices(self) -> Mapping[str, NodeDevices]:

@@ -170,7 +170,7 @@ def test_release_waits_and_tells_what_is_given_back_until_nothing_is_left(home: 
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines() == [
         "release  given back: R11 held → undone",
-        "         2 things are left, asked for by operator:anna:",
+        "         1 given back, 2 left, asked for by operator:anna.",
         f"         left: {CORDON}",
         f"         left: {TAINT}",
         f"release  given back: {CORDON}",
@@ -187,7 +187,7 @@ def test_without_wait_it_tells_the_first_picture(home: Path) -> None:
     result, served = released(home, pictures(FIRST, LAST), "--all", "--mark", mark)
     assert (result.exit_code, result.stdout.splitlines()[1]) == (
         0,
-        "         2 things are left, asked for by operator:anna:",
+        "         1 given back, 2 left, asked for by operator:anna.",
     )
     assert served.memory.standing(StandingKind.RELEASE)[0].marks == (mark,)
 
@@ -243,6 +243,7 @@ def test_what_stands_beside_the_plan_is_said_and_nothing_where_there_is_nothing(
         "trimtab resume --rule device_fault",
         "To lift it: trimtab allow gpu-01",
         f"foreign  {foreign}",
+        "trimtab release --all --mark MARK",
         "not read we may not list devicetaintrules",
         f"left: {CORDON}",
     ):

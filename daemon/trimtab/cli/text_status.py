@@ -101,9 +101,13 @@ def around_lines(board: Board, columns: int) -> list[str]:
     lines += block("standby", standby, columns)
     lines += block("stopped", [Row("", one.why) for one in board.breakers], columns)
     lines += block("vetoed", vetoes, columns)
-    lines += block("foreign", [Row("", sentence) for sentence in board.foreign], columns)
+    foreign = [Row("", sentence) for sentence in board.foreign]
+    if foreign:
+        foreign.append(Row("", "To give one back with all of ours: trimtab release --all --mark MARK"))
+    lines += block("foreign", foreign, columns)
     lines += block("not read", [Row("", sentence) for sentence in board.notes], columns)
-    return lines + (release_lines(board.release, columns=columns) if board.release is not None else [])
+    release = board.release
+    return lines + (release_lines(release, before=release, columns=columns) if release is not None else [])
 
 
 def release_lines(row: ReleaseRow, *, before: ReleaseRow | None = None, columns: int) -> list[str]:
@@ -113,7 +117,7 @@ def release_lines(row: ReleaseRow, *, before: ReleaseRow | None = None, columns:
     if row.is_done:
         rows.append(Row("", "Everything of ours is given back. trimtab stays paused until `trimtab resume`."))
     else:
-        rows.append(Row("", f"{len(row.left)} things are left, asked for by {row.asked_by}:"))
+        rows.append(Row("", f"{len(row.given_back)} given back, {len(row.left)} left, asked for by {row.asked_by}."))
         rows += [Row("", f"left: {text}") for text in row.left[:_LEFT_SHOWN]]
         if len(row.left) > _LEFT_SHOWN:
             rows.append(Row("", f"and {len(row.left) - _LEFT_SHOWN} more: trimtab status --json"))

@@ -89,7 +89,8 @@ class ClusterFacts:
 class DaemonFacts:
     """Counts over the life of a daemon, and what its parts hold now.
 
-    `reports_refused_total` is by HTTP status, `inbox_total` by what became of the reports.
+    `reports_refused_total` is by HTTP status, `inbox_total` by what became of the reports, `command_changes_total` by
+    (rule, state).
     """
 
     version: str = ""
@@ -113,6 +114,7 @@ class DaemonFacts:
     detector_errors_total: Mapping[str, int] = field(default_factory=dict)
     snapshot_age_seconds: float | None = None
     scheduler_failures_total: int | None = None
+    command_changes_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
     scrape_failures_total: Mapping[str, int] = field(default_factory=dict)
     board_readers: int | None = None
     cluster: ClusterFacts | None = None

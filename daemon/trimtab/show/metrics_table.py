@@ -164,6 +164,8 @@ OWN: tuple[OwnMetric, ...] = (
     OwnMetric(name="trimtab_snapshot_age_seconds", daemon=True, help="Age of the last whole snapshot of the cluster."),
     OwnMetric(name="trimtab_scheduler_failures_total", kind=_COUNTER, daemon=True,
               help="Times that the scheduler could not be read or refused a write."),
+    OwnMetric(name="trimtab_command_changes_total", labels=("rule", "state"), kind=_COUNTER, daemon=True,
+              help="Commands that came into a state since the daemon started: settled, missed, undone and the others."),
     OwnMetric(name="trimtab_scheduler_writes_total", labels=("what", "result"), kind=_COUNTER, daemon=True,
               help="Writes to the cluster's API by first word and result: done, conflict, gone, busy, refused, failed, "
                    "unavailable."),
