@@ -104,7 +104,7 @@ class Hall:
                 return True
             lost = [one for one in self.commands if one.state.is_over and one.state is not CommandState.SETTLED]
             assert not lost or may_fail, f"{what}: a command came to nothing\n{self.told()}"
-            if time.monotonic() - self._last >= BEAT_SECONDS:
+            if self.is_due:
                 self._last = time.monotonic()
                 self.beat()
             return False
@@ -113,6 +113,11 @@ class Hall:
             wait_for(step, what, deadline_seconds=deadline_seconds)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.told()}") from error
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the next look beats."""
+        return time.monotonic() - self._last >= BEAT_SECONDS
 
     def bad(self, node: str) -> None:
         """XID 79 on a node, open from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 from tests.cluster import objects
@@ -103,6 +104,89 @@ def test_story_c_with_our_check_everybody_lands_where_planned(checked: Hall, spa
     outcome = checked.ledger.results[checked.only().id]
     assert outcome.seats_hit == outcome.seats_planned == 3
     print(f"\nstory c, exact: {outcome.sentence}")
+
+
+@pytest.mark.parametrize("is_exact", [False, True])
+def test_story_c_while_small_jobs_stream_in(request: pytest.FixtureRequest, space: Space, is_exact: bool) -> None:
+    hall: Hall = request.getfixturevalue("checked" if is_exact else "hall")
+    queue = "seats" if is_exact else "tas"
+    nodes = space.add_racks(1, 6)
+    _fill(space, nodes, queue=queue, hall=hall if is_exact else None)
+    space.gang("big", pods=1, gpus=8, queue=queue)
+    stream = (f"s{number}" for number in count())
+
+    def runs() -> bool:
+        small = [pod for pod in space.pods() if pod["metadata"]["name"].startswith("s")]
+        if hall.is_due and len(small) < 12:
+            space.gang(next(stream), pods=1, gpus=1, queue=queue, pod_annotations={"fake/run-s": "20"})
+        return bool(space.seats("big")) and all(one.state.is_over for one in hall.commands)
+
+    hall.beat_until(runs, "big runs", deadline_seconds=150, may_fail=True)
+    ended = [one.state.value for one in hall.commands]
+    settled = [hall.ledger.results[one.id] for one in hall.commands if one.state is CommandState.SETTLED]
+    planned, hit = sum(one.seats_planned for one in settled), sum(one.seats_hit for one in settled)
+    print(f"\nstory c, stream, {'exact' if is_exact else 'loose'}: {ended}, seats as planned {hit} of {planned}")
+    assert settled, hall.told()
+    assert [one for one in hall.left() if not one.startswith("(")] == []
+    assert not is_exact or hit >= 0.95 * planned
+
+
+def test_a_thief_in_a_peer_queue_gets_neither_quota_nor_seat(hall: Hall, space: Space) -> None:
+    """A peer of the cohort without quota of its own borrows what is freed 0.85 s after that, unless it is held."""
+    space.add_racks(1, 4)
+    for name, gpus in (("a", 16), ("b", 0)):
+        queue = f"{space.namespace}-{name}"
+        made = objects.cluster_queue(queue, flavors=[f"{space.namespace}-tas"], gpus=gpus, cohort=space.namespace)
+        space.add("clusterqueues", made)
+        space.add("localqueues", objects.local_queue(name, space.namespace, cluster_queue=queue))
+    space.run_gang("train", pods=2, queue="a")
+    space.gang("thief", pods=1, queue="b")
+    space.wait_condition("thief", "QuotaReserved=False/Pending")
+    bad = space.seats("train")[0]
+    hall.bad(bad)
+    hall.beat_until(hall.has_settled, "moved")
+    assert len(space.wait_running("train", 2)) == 2
+    assert space.seats("thief") == []
+    assert hall.left() == [f"(nodes {bad}: cordon)"]
+
+
+def test_a_persons_hold_on_the_queue_stays_and_is_a_refusal(hall: Hall, space: Space) -> None:
+    space.add_racks(1, 4)
+    space.run_gang("train", pods=2)
+    queue = f"{space.namespace}-tas"
+    space.client.patch("clusterqueues", queue, {"spec": {"stopPolicy": "Hold"}}, fieldManager="kubectl-edit")
+    hall.bad(space.seats("train")[0])
+    wanted = f"Not moved: queue {queue} is on Hold by somebody; train would not come back."
+    hall.beat_until(lambda: hall.plan and wanted in [one.sentence for one in hall.plan.refusals], "the refusal")
+    hall.beat_until(hall.has_settled, "the node alone is cordoned")
+    assert not [line for line in hall.lines if "activate" in line.what]
+    assert space.client.get("clusterqueues", queue)["spec"]["stopPolicy"] == "Hold"
+
+
+def test_a_persons_touch_of_the_stopped_job_is_left_to_them(hall: Hall, space: Space) -> None:
+    space.add_racks(1, 4)
+    space.run_gang("train", pods=2, pod_annotations={"fake/term-s": "4"}, pod_spec={"terminationGracePeriodSeconds": 5})
+    hall.bad(space.seats("train")[0])
+    hall.beat_until(lambda: any("deactivate" in line.what for line in hall.lines), "stopped by us")
+    space.set_active("train", is_active=True)
+    space.set_active("train", is_active=False)
+    hall.beat_until(lambda: hall.commands[0].state.is_over, "the command ends", may_fail=True)
+    assert hall.commands[0].state is CommandState.REFUSED
+    assert space.workload("train")["spec"]["active"] is False
+    assert [one for one in hall.left() if "inactive" not in one and not one.startswith("(")] == []
+
+
+def test_the_check_fails_closed_and_opens_when_a_daemon_is_back(plane: Plane, checked: Hall, space: Space) -> None:
+    space.add_racks(1, 4)
+    space.gang("train", pods=2, queue="seats")
+    checked.beat_until(lambda: len(space.seats("train")) == 2, "let in")
+    space.gang("late", pods=1, queue="seats")  # nobody beats now
+    late = space.wait_condition("late", "QuotaReserved=True")
+    assert late["status"]["admissionChecks"][0]["state"] == "Pending"
+    assert len(space.seats("train")) == 2
+    back = Hall(plane, space, admission_check=checked.settings.admission_check)
+    back.beat_until(lambda: space.seats("late"), "let in by the next daemon")
+    back.close()
 
 
 def _fill(space: Space, nodes: list[str], *, queue: str = "tas", hall: Hall | None = None) -> None:

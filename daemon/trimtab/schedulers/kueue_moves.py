@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from trimtab.errors import SchedulerBusy, SchedulerError, SchedulerRefused
+from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerError, SchedulerRefused
 from trimtab.model.command import Command, CommandState, Move, Verb, Write
 from trimtab.schedulers.kueue_objects import CLUSTER_QUEUES, LOCAL_QUEUES, KueueWorkload
 from trimtab.schedulers.kueue_queues import QueueHolds
@@ -24,6 +24,7 @@ from trimtab.schedulers.pen import Pen
 from trimtab.settings import KubernetesSettings
 
 NAME = "kueue"
+TRIES = 4
 SEAT_SECONDS = 30.0
 """A victim that has found no seat by then finds one on the emptied node too: nobody is left out for another."""
 FIRST_SECONDS = 15.0
@@ -84,6 +85,20 @@ class Carry:
 
     def _read(self, workload: str) -> Stop | None:
         return Stop.read(self.pen, self.scope.view, self.command, workload)
+
+    def _on(self, workload: str, act: Callable[[Stop], None]) -> None:
+        """Write on a Workload; read and judge it anew when Kueue wrote its status in between. Gone is fine."""
+        for attempt in range(TRIES):
+            stop = self._read(workload)
+            if stop is None:
+                return
+            try:
+                act(stop)
+            except SchedulerConflict:
+                if attempt == TRIES - 1:
+                    raise
+            else:
+                return
 
     def _refuse_by_rules(self) -> None:
         """The rules, with the whole command in view; the first no ends it."""
@@ -157,7 +172,7 @@ class Carry:
         if check is not None and is_swap:  # its pods ask for the label: the new node has to bear it
             for seat in write.seats:
                 self._seats.add(self.command, stop.now, seat.node, workload_id=stop.id)
-        stop.reserve(write.seats, workload_id=stop.id)
+        self._on(stop.id, partial(Stop.reserve, seats=write.seats))
 
     # --- submit
 
@@ -219,25 +234,24 @@ class Carry:
         for node in self._emptied:
             self._nodes.cordon(self.command, node, why=self.command.recommendation.reason)
         for one in running:
-            one.deactivate()
+            self._on(one.id, Stop.deactivate)
 
     def _start(self, stops: Sequence[Stop]) -> None:
         """All have stopped: seats where our check stands on them, then back into line, in the still stopped queues."""
         for one in stops:
             if not one.is_ours_to_start:
                 continue
-            fresh = self._seat(one) if is_exact(one.now, self.settings) else one
-            if fresh is not None:
-                fresh.reactivate()
+            if is_exact(one.now, self.settings):
+                self._seat(one)
+            self._on(one.id, Stop.reactivate)
 
-    def _seat(self, one: Stop) -> Stop | None:
+    def _seat(self, one: Stop) -> None:
         after = next(move.after for move in self._victims if move.workload == one.id)
         self._seats.put(self.command, one.now, {seat.node for seat in after}, workload_id=one.id)
         check = one.now.check(self.settings.admission_check)
         key = seat_key(self.pen.prefix, one.now)
         if check is None or check.state != "Ready" or not check.selects(key):
             self._seats.ready(self.command, one.now, is_exact=True, message=f"seats of {self.command.name}")
-        return self._read(one.id)
 
     def _open(self, stops: Sequence[Stop]) -> None:
         """Open in an order in which victims and the one who waits are served before anybody else."""
@@ -346,20 +360,17 @@ class Carry:
         if stop is None:
             return
         check = seat_check(stop.now, self.pen.prefix)
-        key = seat_key(self.pen.prefix, stop.now)
         if check is not None and stop.now.has_quota and not stop.now.is_finished:
-            stop.give_back(keeps=("podSetUpdates", f"label {key}"))
+            label = f"label {seat_key(self.pen.prefix, stop.now)}"
+            self._on(workload, partial(Stop.give_back, keeps=("podSetUpdates", label)))
             return
         if check is not None and not stop.now.is_finished:
             Seats(pen=self.pen, view=self.scope.view, check=check).answer(
                 self.command, stop.now, "Pending", updates=[], message=f"{self.command.name} is over: anywhere"
             )
-            stop = self._read(workload)
-            if stop is None:
-                return
         planned = {seat.node for move in self._victims if move.workload == workload for seat in move.after}
         self._seats.take(self.command, stop.now, also=planned if self.settings.admission_check else ())
-        stop.give_back(keeps=())
+        self._on(workload, partial(Stop.give_back, keeps=()))
 
 
 def seat_check(one: KueueWorkload, prefix: str) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from functools import partial
 
-from trimtab.errors import SchedulerBusy, SchedulerGone, SchedulerRefused, SchedulerVetoed
+from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerGone, SchedulerRefused
 from trimtab.model.command import Command
 from trimtab.schedulers.kubernetes import PatchKind
 from trimtab.schedulers.kueue_objects import (
@@ -19,13 +19,23 @@ from trimtab.schedulers.kueue_objects import (
     path_of,
     stop_policy,
 )
-from trimtab.schedulers.marks import Hold, annotation, hold_of, hold_text, read_holds, with_hold, without_hold
+from trimtab.schedulers.marks import UNREADABLE, Hold, annotation, hold_of, hold_text, read_holds, without_hold
 from trimtab.schedulers.pen import Pen
 from trimtab.schedulers.view import View
 
 STOP = "stopPolicy"
+TRIES = 4
 HOLD_MINUTES = 15.0
 """What a hold says as its expiry; a command that takes longer is given back by its own limits long before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A change of a queue: who holds it then, and its stop policy where that changes."""
+
+    holds: tuple[Hold, ...]
+    what: str
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,22 +55,24 @@ class QueueHolds:
 
     def hold(self, kind: str, key: str, *, is_peer: bool) -> None:
         """Let a queue admit nobody for the time being. A peer that somebody else has stopped is stopped enough."""
-        found = self.read(kind, key)
-        if found is None:
-            return
-        annotations = (found.get("metadata") or {}).get("annotations") or {}
-        holds = read_holds(annotations, self.pen.prefix)
-        mine = hold_of(annotations, self.pen.prefix, self.command.mark)
+        self._change(kind, key, partial(self._held, kind, key, is_peer=is_peer))
+
+    def open(self, kind: str, key: str) -> bool:
+        """Take this command's hold off; False when there was none. One that a person set since stays."""
+        return self._change(kind, key, partial(self._opened, kind, key))
+
+    def _held(self, kind: str, key: str, found: Json, *, is_peer: bool) -> Edit | None:
+        holds = _holds(found, self.pen.prefix)
         others = [one.mark for one in holds if one.mark != self.command.mark]
-        name = _named(kind, key)
+        is_mine, name = len(others) < len(holds), _named(kind, key)
         if others:
             raise SchedulerBusy(f"{name} is held by {others[0]}; {self.command.name} waits until that is over.")
         if stop_policy(found) != "None":
-            if mine is not None or is_peer:
-                return
+            if is_mine or is_peer:
+                return None
             raise SchedulerRefused(f"{name} is on {stop_policy(found)} by {_who(found)}; what stops now stays out.")
-        if mine is not None:
-            raise SchedulerVetoed(f"Somebody opened {name} since {self.command.name} held it: a veto.")
+        if is_mine:
+            raise SchedulerRefused(f"Somebody opened {name} since {self.command.name} held it: a veto.")
         now = self.pen.clock.now()
         entry = Hold(
             mark=self.command.mark,
@@ -69,34 +81,44 @@ class QueueHolds:
             at=now,
             until=now + timedelta(minutes=HOLD_MINUTES),
         )
-        self._patch(kind, key, found, with_hold(holds, entry), {STOP: "Hold"}, what=f"hold {name}")
+        return Edit(holds=(entry,), policy="Hold", what=f"hold {name}")
 
-    def open(self, kind: str, key: str) -> bool:
-        """Take this command's hold off; False when there was none. One that a person set since stays."""
-        found = self.read(kind, key)
-        if found is None:
-            return False
-        annotations = (found.get("metadata") or {}).get("annotations") or {}
-        if hold_of(annotations, self.pen.prefix, self.command.mark) is None:
-            return False
-        left = without_hold(read_holds(annotations, self.pen.prefix), self.command.mark)
-        owner = owner_of_field(found, STOP)
-        is_ours = stop_policy(found) == "Hold" and owner in (None, self.pen.prefix) and not left
-        spec = {STOP: "None"} if is_ours else {}
-        verb = "open" if is_ours else "let go of"
-        self._patch(kind, key, found, left, spec, what=f"{verb} {_named(kind, key)}")
-        return True
+    def _opened(self, kind: str, key: str, found: Json) -> Edit | None:
+        holds = _holds(found, self.pen.prefix)
+        left = without_hold(holds, self.command.mark)
+        if left == holds:
+            return None
+        is_ours = stop_policy(found) == "Hold" and owner_of_field(found, STOP) in (None, self.pen.prefix) and not left
+        name = _named(kind, key)
+        if is_ours:
+            return Edit(holds=left, policy="None", what=f"open {name}")
+        return Edit(holds=left, what=f"let go of {name}")
+
+    def _change(self, kind: str, key: str, edit: Callable[[Json], Edit | None]) -> bool:
+        """Read, edit, patch; again when Kueue wrote its counts in between."""
+        for attempt in range(TRIES):
+            found = self.read(kind, key)
+            made = edit(found) if found is not None else None
+            if found is None or made is None:
+                return False
+            metadata = {
+                "resourceVersion": found["metadata"]["resourceVersion"],
+                "annotations": {annotation(self.pen.prefix): hold_text(made.holds)},
+            }
+            body = {"metadata": metadata, **({"spec": {STOP: made.policy}} if made.policy else {})}
+            try:
+                self.pen.patch(self.command, path_of(self.view, kind, key), body, PatchKind.MERGE, what=made.what)
+            except SchedulerConflict:
+                if attempt == TRIES - 1:
+                    raise
+            else:
+                return True
+        return False
 
     def is_shut(self, key: str) -> bool:
         """Whether Kueue has taken note that a ClusterQueue is stopped."""
         found = self.read(CLUSTER_QUEUES, key)
         return found is None or (stop_policy(found) != "None" and is_inactive(found))
-
-    def is_ours(self, key: str) -> bool:
-        """Whether this command holds a ClusterQueue at this moment."""
-        found = self.read(CLUSTER_QUEUES, key)
-        annotations = ((found or {}).get("metadata") or {}).get("annotations") or {}
-        return hold_of(annotations, self.pen.prefix, self.command.mark) is not None
 
     def bearing(self) -> tuple[tuple[str, str], ...]:
         """Queues of the snapshot that bear the command's mark."""
@@ -107,15 +129,11 @@ class QueueHolds:
             if hold_of(one.metadata.annotations, self.pen.prefix, self.command.mark) is not None
         )
 
-    def _patch(
-        self, kind: str, key: str, found: Json, holds: tuple[Hold, ...], spec: Mapping[str, Any], *, what: str
-    ) -> None:
-        metadata = {
-            "resourceVersion": found["metadata"]["resourceVersion"],
-            "annotations": {annotation(self.pen.prefix): hold_text(holds)},
-        }
-        body = {"metadata": metadata, **({"spec": spec} if spec else {})}
-        self.pen.patch(self.command, path_of(self.view, kind, key), body, PatchKind.MERGE, what=what)
+
+def _holds(queue: Json, prefix: str) -> tuple[Hold, ...]:
+    """What commands hold on a queue; what cannot be read is nobody's."""
+    found = read_holds((queue.get("metadata") or {}).get("annotations") or {}, prefix)
+    return tuple(one for one in found if one.mark != UNREADABLE)
 
 
 def _named(kind: str, key: str) -> str:

@@ -16,7 +16,17 @@ from trimtab.errors import SchedulerGone, SchedulerRefused, SchedulerVetoed
 from trimtab.model.command import Command, Seat, Verb
 from trimtab.schedulers.kubernetes import PatchKind
 from trimtab.schedulers.kueue_objects import WORKLOADS, KueueWorkload, path_of
-from trimtab.schedulers.marks import SUSPEND, Hold, annotation, hold_of, hold_text, read_holds, with_hold, without_hold
+from trimtab.schedulers.marks import (
+    SUSPEND,
+    UNREADABLE,
+    Hold,
+    annotation,
+    hold_of,
+    hold_text,
+    read_holds,
+    with_hold,
+    without_hold,
+)
 from trimtab.schedulers.pen import Pen
 from trimtab.schedulers.view import View
 
@@ -51,6 +61,12 @@ class Stop:
         return cls(pen=pen, view=view, command=command, id=workload_id, now=KueueWorkload(body))
 
     @property
+    def _holds(self) -> tuple[Hold, ...]:
+        """What commands hold on it; what cannot be read is nobody's."""
+        found = read_holds(self.now.annotations, self.pen.prefix)
+        return tuple(one for one in found if one.mark != UNREADABLE)
+
+    @property
     def hold(self) -> Hold | None:
         """What this command holds on it."""
         return hold_of(self.now.annotations, self.pen.prefix, self.command.mark)
@@ -69,7 +85,7 @@ class Stop:
         if self.hold is not None:
             return SUSPEND in self.hold.what
         # Somebody wiped the annotation: the server still says that we switched it, and the command that it was to.
-        is_signed = bool(read_holds(self.now.annotations, self.pen.prefix))
+        is_signed = bool(self._holds)
         return not is_signed and self.now.switched_by == self.pen.prefix and self._is_to_stop
 
     @property
@@ -87,11 +103,11 @@ class Stop:
         """Whether it has stopped fully: only then it may be let start again."""
         return self.now.is_stopped_fully and self.has_no_pods
 
-    def reserve(self, seats: Sequence[Seat], *, workload_id: str) -> None:
+    def reserve(self, seats: Sequence[Seat]) -> None:
         """Write down the seats that are kept for it."""
         if self.hold is not None and self.hold.seats == tuple(seats):
             return
-        entry = changed(self._entry(), workload=workload_id, seats=tuple(seats))
+        entry = changed(self._entry(), seats=tuple(seats))
         self._write(entry, {}, what=f"reserve {sum(seat.gpus for seat in seats)} GPUs for {self.now.key}")
 
     def deactivate(self) -> None:
@@ -110,6 +126,8 @@ class Stop:
 
     def reactivate(self) -> None:
         """Let it start again; it takes its old place in the queue."""
+        if not self.is_ours_to_start:
+            return
         entry = self._entry()
         what = tuple(word for word in entry.what if word != SUSPEND)
         before = {**entry.before, RETURNED: self.pen.clock.now().isoformat()}
@@ -117,7 +135,7 @@ class Stop:
 
     def give_back(self, *, keeps: Sequence[str]) -> None:
         """Start it where it stands still by us, and take our signature off, but for what lasts."""
-        holds = without_hold(read_holds(self.now.annotations, self.pen.prefix), self.command.mark)
+        holds = without_hold(self._holds, self.command.mark)
         if keeps:
             entry = changed(self._entry(), what=tuple(keeps), lasts=True, until=None, seats=(), before={})
             holds = with_hold(holds, entry)
@@ -137,7 +155,7 @@ class Stop:
         )
 
     def _write(self, entry: Hold, spec: dict[str, Any], *, what: str) -> None:
-        self._patch(with_hold(read_holds(self.now.annotations, self.pen.prefix), entry), spec, what=what)
+        self._patch(with_hold(self._holds, entry), spec, what=what)
 
     def _patch(self, holds: Sequence[Hold], spec: dict[str, Any], *, what: str) -> None:
         """One patch, refused when the Workload has changed since it was read."""
