@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster import manifests
 from tests.cluster.client import Json, wait_for
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
-from tests.cluster.test_rights import PLURALS, documents
 from tests.fakes.fault_proxy import FaultProxy
 from tests.schedulers.web import a_kubeconfig
 
@@ -29,7 +29,6 @@ from trimtab.schedulers.reader import KubernetesReader
 from trimtab.schedulers.resources import RESOURCES, Kind
 from trimtab.settings import KubernetesSettings
 
-READING = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 IS_LONG = bool(os.environ.get("TRIMTAB_LONG"))
 DOWN_SECONDS = 60.0 if IS_LONG else 6.0
 FROZEN_SECONDS = 20.0 if IS_LONG else 5.0
@@ -51,6 +50,10 @@ class Watcher:
 
     def wait_whole(self) -> None:
         wait_for(lambda: self.mirror.objects().why_not_whole is None, "the mirror is whole")
+
+    def is_watching(self) -> bool:
+        """Whether every kind has been watched: only then is there something to cut."""
+        return all(counts.watches for counts in self.mirror.counts().values())
 
     def wait_same(self) -> None:
         """Until every kind is as a fresh list says: nothing was lost, nothing stayed."""
@@ -88,6 +91,7 @@ def watching(kubeconfig: Path, **options: Any) -> Iterator[Watcher]:
     watcher.mirror.start()
     try:
         watcher.wait_whole()
+        wait_for(watcher.is_watching, "every watch is open")
         yield watcher
     finally:
         watcher.mirror.stop()
@@ -259,17 +263,13 @@ def test_what_may_not_be_read_is_named(plane: Plane, space: Space, tmp_path: Pat
 
 
 def test_the_readers_account_of_the_manifests_sees_it_whole(plane: Plane) -> None:
-    made = [one for one in documents() if one["kind"] in READING and "agent" not in one["metadata"]["name"]]
-    for one in sorted(made, key=lambda each: READING.index(each["kind"])):
-        plane.client.ensure(PLURALS[one["kind"]], one)
+    manifests.install(plane.client)
     try:
         with watching(plane.kubeconfig("trimtab-reader", "trimtab")) as watcher:
             assert watcher.mirror.objects().notes == ()
             watcher.wait_same()
     finally:
-        for one in made:
-            if one["kind"] != "Namespace":
-                plane.client.delete(PLURALS[one["kind"]], one["metadata"]["name"], one["metadata"].get("namespace"))
+        manifests.remove(plane.client)
 
 
 def test_kinds_come_and_go_with_their_definitions(plane: Plane) -> None:
