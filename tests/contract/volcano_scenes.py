@@ -12,7 +12,6 @@ from tests.contract.volcano_stage import Stage
 from tests.contract.volcano_story import PlaceWords, any_place, moved_place
 
 Act = Callable[[Stage], None]
-RESTART_ON = {"action": "RestartJob"}
 
 
 @dataclass(frozen=True)

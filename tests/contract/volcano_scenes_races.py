@@ -218,7 +218,6 @@ def _i18(stage: Stage) -> None:
 
 
 CONTESTED = ("Pod p6-worker-0", "Pod p7-worker-0", "Job p6", "Job p7")
-KEPT_OUT = "no place: 0/12 nodes are unavailable: 1 node(s) were unschedulable, 11 Insufficient nvidia.com/gpu."
 
 SCENES = (
     Scene("i3-close-queue", _i3_before(has_webhooks=False), _i3, named_place, passing=ONE_POD_GROUP),

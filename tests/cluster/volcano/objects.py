@@ -110,10 +110,6 @@ def annotation(obj: Object, name: str, default: str = "") -> str:
     return str((obj["metadata"].get("annotations") or {}).get(name, default))
 
 
-def label(obj: Object, name: str, default: str = "") -> str:
-    return str((obj["metadata"].get("labels") or {}).get(name, default))
-
-
 def is_terminating(obj: Object) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 

@@ -9,7 +9,6 @@ from tests.cluster.volcano.api import Object
 SYNC = "SyncJob"
 INTERNAL_EVENTS = ("", "OutOfSync", "CommandIssued", "Running")
 NARROW = ("RestartTask", "RestartPod", "RestartPartition")
-FINISHED = ("Completed", "Failed", "Terminated")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,11 +32,6 @@ class Quota:
         return added(gang.allocated for gang in self.gangs)
 
     @property
-    def pods(self) -> int:
-        """Pods that hold something of it."""
-        return sum(len(gang.with_status(*HAS_RESOURCES)) for gang in self.gangs)
-
-    @property
     def share(self) -> float:
         """The larger, the later its turn."""
         allocated = self.allocated

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
-from tests.cluster.volcano.api import EVENT, JSON_PATCH, MERGE, POD, Answer, Api, Change, Feed, Kind, Object, Refused
+from tests.cluster.volcano.api import EVENT, MERGE, POD, Answer, Api, Change, Feed, Kind, Object, Refused
 from tests.cluster.volcano.objects import key_of, uid_of, version_of
 
 NOT_FOUND = 404
@@ -41,10 +41,6 @@ class Store:
     def merge(self, kind: Kind, namespace: str, name: str, patch: Object, *, sub: str = "") -> Object:
         """The object after a merge patch."""
         return _body(self.api.call("PATCH", kind.path(namespace, name, sub), patch, content_type=MERGE))
-
-    def json_patch(self, kind: Kind, namespace: str, name: str, patch: list[Object]) -> Object:
-        """The object after a JSON patch."""
-        return _body(self.api.call("PATCH", kind.path(namespace, name), patch, content_type=JSON_PATCH))
 
     def delete(self, kind: Kind, namespace: str, name: str, *, uid: str = "") -> bool:
         """True when it was there; a pod gets its own grace period."""
