@@ -1,13 +1,18 @@
-"""People, faults, crashes and other movers in any order: when it comes to rest, nothing of ours is left behind."""
+"""People, faults, crashes and other movers in any order: budgets hold at every moment, nothing of a person's is undone,
+and when it comes to rest nothing of ours is left behind.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import replace
+from datetime import timedelta
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.builders import a_finding
 from tests.issue.scenes import Scene, evacuation, relocation, room_making
 from tests.issue.test_crash import Fuse, Killed, check
 
@@ -15,8 +20,13 @@ from trimtab.errors import DecisionRefused, SchedulerRefused, SchedulerUnavailab
 from trimtab.issue import decisions
 from trimtab.model.cluster import WorkloadState
 from trimtab.model.command import CommandState, Mode
-from trimtab.settings import IssueSettings
+from trimtab.model.spending import cordons_of
+from trimtab.model.standing import StandingKind
+from trimtab.plan.budget import budget_of
+from trimtab.settings import IssueSettings, PlanSettings
 
+IS_LONG = bool(os.environ.get("TRIMTAB_LONG"))
+PLAN = PlanSettings(moves_max=2, cordoned_ratio_max=1.0, cordoned_max=2, cordoned_ratio_max_per_rack=1.0)
 IDS = st.integers(1, 3)
 ERRORS = st.sampled_from((SchedulerUnavailable("no answer"), SchedulerRefused("no")))
 
@@ -27,6 +37,7 @@ class Daemon(RuleBasedStateMachine):
         self.fuse = Fuse()
         self.scene: Scene = evacuation()
         self.scene.ledger.at_point = self.scene.scheduler.at_point = self.fuse
+        self.sofias: set[str] = set()
 
     @precondition(lambda self: not self.scene.ledger.stored)
     @rule(make=st.sampled_from((evacuation, room_making, relocation)), mode=st.sampled_from((Mode.APPROVE, Mode.ACT)))
@@ -38,10 +49,29 @@ class Daemon(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from((5, 10, 20, 400)))
     def beat(self, seconds):
+        scene = self.scene
+        recent = scene.ledger.commands(live_only=False, since=scene.clock.now() - timedelta(days=1))
+        scene.budget = budget_of(
+            scene.scheduler.snapshot(), recent, PLAN, scene.clock.now(), ledger=scene.ledger.ledger
+        )
         try:
-            self.scene.beat(seconds=seconds)
+            scene.beat(seconds=seconds)
         except Killed:
-            self.scene.restart()
+            scene.restart()
+
+    @rule(data=st.data())
+    def a_node_fails(self, data):
+        """Its finding opens; never two on one node."""
+        name = data.draw(st.sampled_from(sorted(self.scene.scheduler.nodes)))
+        findings = self.scene.findings
+        if all(one.finding.subject.node != name for one in findings):
+            number = max([one.id for one in (*findings, *self.scene.closed)], default=0) + 1
+            new = a_finding(id=number, node=name, incident=f"i{number}", loss_gpus=8.0)
+            self.scene.findings = (*findings, new)
+
+    @rule()
+    def all_is_repaired(self):
+        self.scene.close_findings()
 
     @rule(points=st.integers(1, 30))
     def crash_soon(self, points):
@@ -88,8 +118,10 @@ class Daemon(RuleBasedStateMachine):
         scheduler = self.scene.scheduler
         if scheduler.nodes[name].is_cordoned:
             scheduler.uncordon(name)
+            self.sofias.discard(name)
         else:
             scheduler.cordon(name)
+            self.sofias.add(name)
 
     @rule(data=st.data())
     def a_job_ends(self, data):
@@ -104,10 +136,36 @@ class Daemon(RuleBasedStateMachine):
         held = [(place.node, gpu) for job in jobs for place in job.placements for gpu in place.gpus]
         assert len(held) == len(set(held))
 
+    @rule(data=st.data())
+    def a_job_is_scaled_down(self, data):
+        jobs = self.scene.scheduler.jobs
+        job = jobs[data.draw(st.sampled_from(sorted(jobs)))]
+        if job.state is WorkloadState.RUNNING and job.pods > 1:
+            jobs[job.id] = replace(job, pods=job.pods - 1, placements=job.placements[:-1])
+
     @invariant()
-    def a_persons_cordon_is_never_ours(self):
-        for node in self.scene.scheduler.nodes.values():
-            assert not (node.is_cordoned and node.cordoned_by is None)
+    def a_persons_cordon_stays(self):
+        for name in self.sofias:
+            assert self.scene.scheduler.nodes[name].cordoned_by == "sofia"
+
+    @invariant()
+    def a_vetoed_node_is_left_alone(self):
+        now = self.scene.clock.now()
+        for veto in self.scene.ledger.standing(StandingKind.VETO):
+            if veto.until > now and veto.name in self.scene.scheduler.nodes:
+                node = self.scene.scheduler.nodes[veto.name]
+                assert node.cordoned_by is None or not node.cordoned_by.startswith("trimtab:")
+
+    @invariant()
+    def no_budget_is_exceeded(self):
+        begun = [one for one in self.scene.ledger.commands(live_only=True) if one.state.is_begun and not one.is_dry]
+        moves = [move for one in begun for move in one.recommendation.moves if move.before]
+        assert len(moves) <= PLAN.moves_max
+        ours = {
+            node.name for node in self.scene.scheduler.nodes.values() if str(node.cordoned_by).startswith("trimtab:")
+        }
+        ours |= {node for one in begun for node in cordons_of(one.recommendation.writes)}
+        assert len(ours) <= 2
 
     def teardown(self):
         """Nobody does anything any more: what has begun ends, and what a crash left is given back."""
@@ -122,5 +180,7 @@ class Daemon(RuleBasedStateMachine):
         assert not [one for one in self.scene.ledger.commands(live_only=True) if one.state is not CommandState.PROPOSED]
 
 
-Daemon.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Daemon.TestCase.settings = settings(
+    max_examples=150 if IS_LONG else 30, stateful_step_count=200, deadline=None, suppress_health_check=list(HealthCheck)
+)
 TestDaemon = Daemon.TestCase
