@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from trimtab.clock import Clock
-from trimtab.errors import SchedulerError, SchedulerGone, SchedulerRefused
+from trimtab.errors import SchedulerError, SchedulerGone, SchedulerRefused, SchedulerVetoed
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Command, Move, Recommendation, Refusal, Seat, Verb, Way, Write
 from trimtab.schedulers.devices import Devices
@@ -190,6 +190,7 @@ def _try(errors: list[SchedulerError], do: Callable[[], None]) -> None:
 
 def _raise_worst(errors: Sequence[SchedulerError]) -> None:
     """A no ends the command; anything else is tried again."""
+    vetoed = [error for error in errors if isinstance(error, SchedulerVetoed)]
     refused = [error for error in errors if isinstance(error, SchedulerRefused)]
-    for error in (*refused, *errors):
+    for error in (*vetoed, *refused, *errors):
         raise error

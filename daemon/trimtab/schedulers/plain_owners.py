@@ -84,6 +84,15 @@ class Owner:
         """Whether `spec.suspend` keeps it from running."""
         return bool(self.spec.get("suspend"))
 
+    def is_suspended_by(self, manager: str) -> bool:
+        """Whether this field manager suspended it last, as far as the server says; a person may have done so since."""
+        managers = [
+            one.get("manager")
+            for one in self.metadata.get("managedFields") or ()
+            if "f:suspend" in ((one.get("fieldsV1") or {}).get("f:spec") or {})
+        ]
+        return self.is_suspended and managers in ([], [manager])
+
     @property
     def spec(self) -> Mapping[str, Any]:
         """Its wishes."""

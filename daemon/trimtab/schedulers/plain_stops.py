@@ -63,8 +63,9 @@ class Stops:
             return
         if SUSPEND not in hold.what:
             self._suspend(command, owner, hold)
-        elif not owner.is_suspended:
-            raise SchedulerVetoed(f"Somebody resumed {name} since {command.name} suspended it: a veto.")
+        elif not owner.is_suspended_by(self.prefix):
+            did = "suspended" if owner.is_suspended else "resumed"
+            raise SchedulerVetoed(f"Somebody {did} {name} since {command.name} suspended it: a veto.")
         elif not owner.pods:
             self._resume(command, owner, seats, hold)
 
@@ -125,7 +126,7 @@ class Stops:
         rest = hold_text(without_hold(read_holds(_annotations(owner), self.prefix), command.mark))
         body: dict[str, Any] = {"metadata": {**_version(owner), "annotations": {annotation(self.prefix): rest}}}
         what = f"release {_full(owner)}"
-        if SUSPEND in hold.what and owner.is_suspended:
+        if SUSPEND in hold.what and owner.is_suspended_by(self.prefix):
             body["spec"] = {"suspend": False}
             what = f"resume {_full(owner)}"
         self.nodes.pen.patch(command, owner.path, body, PatchKind.MERGE, what=what)
