@@ -11,15 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cluster import build
-from tests.cluster.client import Json
+from tests.cluster import build, manifests
+from tests.cluster.client import ApiError, Json, wait_for
 from tests.cluster.plane import Plane
-from tests.cluster.volcano_hall import RACKS, Daemon, Hall, a_hall, rack_of, spare_of
+from tests.cluster.volcano_hall import JOBS, RACKS, SPACE, Daemon, Hall, a_hall, rack_of, spare_of
+from tests.schedulers.hands import Desk
 from tests.schedulers.volcano_hall import EVICTED_RESTARTS, HARD, a_move, command_of, vcjob
 
+from trimtab.clock import SystemClock
 from trimtab.errors import SchedulerRefused
 from trimtab.issue.look import is_held
 from trimtab.model.command import CommandState
+from trimtab.schedulers.connect import connect
+from trimtab.schedulers.volcano import VolcanoScheduler
+from trimtab.settings import KubernetesSettings
 
 CRDS = Path(__file__).parent / "volcano" / "crds.yaml"
 
@@ -221,3 +226,54 @@ def test_small_jobs_make_room_for_a_waiting_one_though_other_nodes_are_open(hall
     hit, planned = sum(one.seats_hit for one in outcomes), sum(one.seats_planned for one in outcomes)
     print(f"seats hit: {hit} of {planned}")
     hall.until(lambda: not hall.snapshot().held and not hall.snapshot().reservations, "everything is given back")
+
+
+# --- with the rights that are shipped
+
+
+@pytest.fixture
+def as_actor(hall: Hall) -> Iterator[Hall]:
+    """The same hall, written to by the acting account, under its policies."""
+    client = hall.plane.client
+    shipped = [one for one in manifests.documents() if one["kind"] != "AdmissionCheck"]  # there is no Kueue here
+    for one in shipped:
+        client.ensure(manifests.PLURALS[one["kind"]], one)
+    settings = KubernetesSettings(kubeconfig=str(hall.plane.kubeconfig("trimtab-actor", "trimtab")))
+    api = connect(settings)
+    desk = Desk(api, clock=SystemClock(), settings=settings)
+    yield replace(hall, desk=desk, adapter=VolcanoScheduler(desk.pen, lambda: hall.reader.view, settings, desk.clock))
+    api.close()
+    for one in shipped:
+        if one["kind"] != "Namespace":
+            client.delete(manifests.PLURALS[one["kind"]], one["metadata"]["name"], one["metadata"].get("namespace"))
+
+
+def _is_fenced(hall: Hall) -> bool:
+    """A policy takes a moment after it is made."""
+    actor = hall.plane.client_of("trimtab-actor", "trimtab")
+    try:
+        actor.patch(JOBS, "train", {"spec": {"queue": "other"}}, SPACE, dryRun="All")
+    except ApiError as error:
+        return "trimtab changes only" in str(error)
+    finally:
+        actor.close()
+    return False
+
+
+@pytest.mark.parametrize(("policies", "is_alone"), [([], True), ([], False), ([EVICTED_RESTARTS], False)])
+def test_the_acting_account_needs_no_right_that_is_not_shipped(
+    as_actor: Hall, policies: list[Json], is_alone: bool
+) -> None:
+    hall = as_actor
+    workload = hall.run(vcjob("train", policies=policies, networkTopology=HARD))
+    wait_for(lambda: _is_fenced(hall), "the policies in force")
+    before = hall.seats(workload)
+    for name in next(names for rack, names in RACKS.items() if rack != rack_of(before)):
+        hall.cordon(name)
+    left = before["train-worker-0"]
+    after = {**before, "train-worker-0": spare_of(before)}
+    replaced = ["train-worker-0"] if is_alone else []
+    hall.carry_out(command_of([a_move(workload, before, after, replaced=replaced)], cordons=[left]))
+    assert hall.seats(workload) == after
+    assert [what for what in hall.desk.said if what.startswith(("not written", "failed"))] == []
+    assert [what for what in hall.desk.said if what.startswith("nominate ")]
