@@ -15,7 +15,7 @@ from tests.fakes.people import NOW, a_board, a_command, a_fault, a_recommendatio
 from trimtab.model.advice import FindingState, Severity, Subject
 from trimtab.model.board import Board, CellState, Step
 from trimtab.model.cluster import GpuKey, Queue, Reservation, WorkloadState
-from trimtab.model.command import CommandState, Mode, RecommendationKind, Refusal
+from trimtab.model.command import CommandState, Mode, RecommendationKind, Refusal, Verb, Write
 from trimtab.model.reading import GpuState, MigReading
 from trimtab.model.window import Series
 from trimtab.show.board import BoardBox
@@ -268,6 +268,46 @@ def test_steps_follow_the_commands_state() -> None:
     assert shown(CommandState.REJECTED) == ["waiting"] * 4
     step = a_board().commands[0].steps[1]
     assert step == Step(text="reserve research/llama-70b: 8 GPUs on gpu-03 for llama-70b-1", state="waiting")
+
+
+def test_what_lasts_is_done_while_it_is_held_and_given_back_after() -> None:
+    def shown(state: CommandState, **changes: object) -> list[str]:
+        return [step.state for step in a_board(commands=(a_command(state=state, **changes),)).commands[0].steps]
+
+    back = {"given_back_at": START, "submitted_at": START, "approved_at": START}
+    assert shown(CommandState.SETTLED, **back) == ["given back", "given back", "done", "done"]
+    stopped = {"submitted_at": START, "approved_at": START, "attempts": 1}
+    assert shown(CommandState.MISSED, **stopped) == ["done", "given back", "given back", "given back"]
+    assert shown(CommandState.MISSED, approved_at=START, attempts=1) == ["given back"] * 4
+    assert shown(CommandState.REFUSED, attempts=1) == ["given back"] * 4
+    assert shown(CommandState.REFUSED, approved_at=START) == ["waiting"] * 4
+    assert shown(CommandState.EXPIRED, approved_at=START) == ["waiting"] * 4
+
+
+def test_single_pods_single_gpus_and_returns_to_service_tick_off_too() -> None:
+    writes = (
+        Write(verb=Verb.TAINT_DEVICE, node="gpu-01", gpu="GPU-3", lasts=True),
+        Write(verb=Verb.REPLACE, workload="research/llama-70b"),
+        Write(verb=Verb.UNCORDON, node="gpu-02", lifts="trimtab:1ed9e0:R3"),
+    )
+
+    def shown(state: CommandState) -> list[str]:
+        command = a_command(state=state, recommendation=a_recommendation(writes=writes), approved_at=START)
+        return [step.state for step in a_board(commands=(command,)).commands[0].steps]
+
+    assert shown(CommandState.APPROVED) == ["doing", "waiting", "waiting"]
+    assert shown(CommandState.HELD) == ["done", "waiting", "waiting"]
+    assert shown(CommandState.SUBMITTED) == ["done", "doing", "doing"]
+    assert shown(CommandState.SETTLED) == ["done", "done", "done"]
+
+
+def test_notice_runs_until_its_time_is_over() -> None:
+    told = a_command(state=CommandState.APPROVED, noticed_at=NOW - timedelta(seconds=60))
+    until = a_board(commands=(told,), notice_seconds=300.0).commands[0].notice_until
+    assert until == NOW + timedelta(seconds=240)
+    assert a_board(commands=(told,), notice_seconds=60.0).commands[0].notice_until is None
+    begun = replace(told, state=CommandState.HELD)
+    assert a_board(commands=(begun,), notice_seconds=300.0).commands[0].notice_until is None
 
 
 def test_only_a_proposal_in_a_mode_that_writes_may_be_approved() -> None:

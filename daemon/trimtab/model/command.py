@@ -72,8 +72,8 @@ class Verb(StrEnum):
     REPLACE = "replace"
     """Take single pods off; their controller makes new ones, on given seats."""
     TAINT_DEVICE = "taint_device"
+    """Keep new work off one GPU of a node (`gpu`), where GPUs are handed out by DRA; the next one ends that."""
     UNTAINT_DEVICE = "untaint_device"
-    """Keep new work off one GPU of a node (`gpu`), where GPUs are handed out by DRA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,11 +303,8 @@ class Command:
     @property
     def lasting_gpus(self) -> tuple[tuple[str, str], ...]:
         """(Node, UUID) of the GPUs that it leaves out of service alone once it is over."""
-        return tuple(
-            (one.node, one.gpu)
-            for one in self.recommendation.writes
-            if one.verb is Verb.TAINT_DEVICE and one.lasts and one.node and one.gpu
-        )
+        taints = [one for one in self.recommendation.writes if one.verb is Verb.TAINT_DEVICE and one.lasts]
+        return tuple((one.node, one.gpu) for one in taints if one.node and one.gpu)
 
     @property
     def is_holding(self) -> bool:
@@ -315,9 +312,8 @@ class Command:
         is_over = self.state is CommandState.SETTLED or (
             self.state is CommandState.MISSED and self.submitted_at is not None
         )
-        return (
-            is_over and not self.is_dry and self.given_back_at is None and bool(self.lasting_nodes or self.lasting_gpus)
-        )
+        is_given_back = self.is_dry or self.given_back_at is not None
+        return is_over and not is_given_back and bool(self.lasting_nodes or self.lasting_gpus)
 
     @property
     def mark(self) -> str:

@@ -51,7 +51,7 @@ def steps_of(command: Command) -> tuple[Step, ...]:
 
 _KEPT = (Verb.CORDON, Verb.RESERVE, Verb.TAINT_DEVICE)
 """Done first, to keep new work off."""
-_LASTING_WHILE = (Verb.RESUME, Verb.REPLACE, Verb.UNCORDON)
+_LASTING_WHILE = (Verb.RESUME, Verb.REPLACE, Verb.UNCORDON, Verb.UNTAINT_DEVICE)
 """Under way until the command has settled."""
 
 
