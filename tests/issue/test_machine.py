@@ -44,7 +44,7 @@ class Daemon(RuleBasedStateMachine):
     def choose(self, make, mode):
         short = IssueSettings(mode=mode, settle_seconds_max=60, hold_seconds_max=60, retry_seconds=30)
         self.scene = make(settings=short)
-        self.fuse = Fuse()
+        self.fuse, self.sofias = Fuse(), set()
         self.scene.ledger.at_point = self.scene.scheduler.at_point = self.fuse
 
     @rule(seconds=st.sampled_from((5, 10, 20, 400)))
