@@ -32,7 +32,7 @@ from trimtab.settings import KubernetesSettings
 IS_LONG = bool(os.environ.get("TRIMTAB_LONG"))
 DOWN_SECONDS = 60.0 if IS_LONG else 6.0
 FROZEN_SECONDS = 20.0 if IS_LONG else 5.0
-STORM_SECONDS = 60.0 if IS_LONG else 8.0
+STORM_SECONDS = 60.0 if IS_LONG else 4.0
 ATTEMPTS_A_MINUTE = 10
 
 
@@ -227,7 +227,7 @@ def test_a_server_that_ends_every_watch_at_once_is_still_followed(
 ) -> None:
     proxy.is_closing_watches = True
     with watching(through, kinds=only("nodes", "pods")) as watcher:
-        wait_for(lambda: watcher.mirror.counts()["nodes"].watches >= 3, "three watches have ended")
+        wait_for(lambda: watcher.mirror.counts()["nodes"].watches >= 2, "a watch has ended and another one")
         assert watcher.mirror.objects().why_not_whole is None
         node = space.add_node("n1")
         proxy.calm()
