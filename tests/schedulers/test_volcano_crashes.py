@@ -10,6 +10,7 @@ from tests.schedulers.volcano_hall import (
     EVICTED_RESTARTS,
     Hall,
     abandoned,
+    one_pod_away,
     refusal_of,
     settled,
     vcjob,
@@ -134,16 +135,24 @@ def test_a_crash_before_or_after_any_write_brings_a_job_at_zero_back() -> None:
     assert _crash_everywhere([], retries=0) >= 30
 
 
+def test_a_crash_before_or_after_any_write_replaces_a_pod_once() -> None:
+    assert _crash_everywhere([], retries=0, racks=1) >= 12
+
+
 class _Killed(BaseException):
     pass
 
 
-def _crash_everywhere(policies: list[dict[str, Any]], *, retries: int) -> int:
+def _crash_everywhere(policies: list[dict[str, Any]], *, retries: int, racks: int = 2) -> int:
+    """In how many points it was killed; with one rack a single pod moves, with two the whole gang."""
     points = 0
     while True:
-        hall = Hall(racks=2)
+        hall = Hall(racks=racks)
         workload = hall.run(vcjob("train", policies=policies))
-        command, after = whole_away(hall, workload, cordons=[hall.nodes_of()["train-worker-0"]])
+        if racks == 1:
+            command, after, _ = one_pod_away(hall, workload)
+        else:
+            command, after = whole_away(hall, workload, cordons=[hall.nodes_of()["train-worker-0"]])
         if not _carry_out_killed_at(hall, command, after, points):
             return points
         assert (points, hall.status(), hall.most_retries) == (points, ("Running", retries), retries)

@@ -8,6 +8,7 @@ import pytest
 from tests.schedulers.volcano_hall import (
     EVICTED_RESTARTS,
     RACK_1,
+    RACK_2,
     Hall,
     a_move,
     command_of,
@@ -173,10 +174,12 @@ def test_the_way_of_a_gang_with_a_policy_names_the_policy_and_the_retry() -> Non
     assert any("loses one of its retries" in text for text in way.against)
 
 
-def test_a_job_that_waits_is_only_steered() -> None:
-    hall = Hall(racks=1)
-    workload = hall.run(vcjob("train"), seconds=0)
-    move = a_move(workload, {}, {"train-worker-0": "n01"}, kind=MoveKind.CONSOLIDATE)
-    assert (
-        "it waits, and is let onto its seats" in hall.adapter.way(recommendation_of([move]), hall.snapshot()).sentence
-    )
+def test_a_job_that_waits_is_only_steered_and_called_by_its_own_pods_names() -> None:
+    hall = Hall(racks=2)
+    hall.close(*RACK_2)
+    hall.run(vcjob("full", pods=5))
+    workload = hall.run(vcjob("train", pods=1))
+    move = a_move(workload, {}, {"train-0": "n01"}, kind=MoveKind.CONSOLIDATE)  # as the planner calls who has no seat
+    way = hall.adapter.way(recommendation_of([move]), hall.snapshot())
+    assert "it waits, and is let onto its seats" in way.sentence
+    assert [line for line in way.steps if line.startswith("kubectl patch pod train-worker-0 -n team-a")]

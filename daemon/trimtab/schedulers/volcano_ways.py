@@ -23,7 +23,7 @@ from trimtab.schedulers.volcano_choice import (
     leaving,
     left_nodes,
 )
-from trimtab.schedulers.volcano_jobs import VolcanoJob, pod_name
+from trimtab.schedulers.volcano_jobs import VolcanoJob, assigned, pod_name
 
 BEAT_SECONDS = 5.0
 """Between two looks of ours: at the end of the stop, and at the new pods that are to be let onto their seats."""
@@ -103,13 +103,19 @@ def _steps(case: Case, choice: Choice, key: _Key, seats: Sequence[Seat]) -> list
     nodes = list(dict.fromkeys(seat.node for seat in seats))
     steps = [key.taint(node) for node in nodes]
     steps += _stop_lines(case, choice)
-    steps += [_tolerate_line(case, seat, key) for seat in seats]
+    steps += [_tolerate_line(case, name, seat, key) for name, seat in _named(case, seats)]
     return [*steps, *(key.untaint(node) for node in nodes)]
 
 
-def _tolerate_line(case: Case, seat: Seat, key: _Key) -> str:
+def _named(case: Case, seats: Sequence[Seat]) -> list[tuple[str, Seat]]:
+    """Each seat with the pod that it is for: one that waits by its own name, else as the plan calls it."""
+    waiting = {seat: pod.metadata.name for pod, seat in assigned(case.pods, seats)} if not case.move.before else {}
+    return [(waiting.get(seat, pod_name(seat.pod)), seat) for seat in seats]
+
+
+def _tolerate_line(case: Case, name: str, seat: Seat, key: _Key) -> str:
     operation = [{"op": "add", "path": "/spec/tolerations/-", "value": key.toleration(seat.node)}]
-    return _patch_line(f"pod {pod_name(seat.pod)}", case.ref.namespace, operation)
+    return _patch_line(f"pod {name}", case.ref.namespace, operation)
 
 
 def _stop_lines(case: Case, choice: Choice) -> list[str]:
