@@ -259,7 +259,8 @@ def test_as_a_process_the_verb_ends_with_its_code_and_colours_nothing_in_a_pipe(
 
 
 def test_the_verbs_need_no_web_server_and_no_numpy() -> None:
-    code = "import sys, trimtab.cli.watch, trimtab.cli.decide, trimtab.cli.doctor; print(' '.join(sys.modules))"
+    modules = "trimtab.cli.watch, trimtab.cli.decide, trimtab.cli.release, trimtab.cli.doctor, trimtab.issue.decisions"
+    code = f"import sys, {modules}; print(' '.join(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

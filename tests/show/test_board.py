@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from tests.builders import BUSY, CLUSTER, IDLE, a_finding, a_node, a_reading, a_snapshot, a_window, a_workload, gpu_uuid
 from tests.fakes.clock import START
-from tests.fakes.people import NOW, a_board, a_command, a_fault, a_recommendation, a_scene
+from tests.fakes.people import NOW, a_board, a_breaker, a_command, a_fault, a_recommendation, a_scene
 
 from trimtab.model.advice import FindingState, Severity, Subject
 from trimtab.model.board import Board, CellState, Step
@@ -19,6 +19,7 @@ from trimtab.model.command import CommandState, Mode, RecommendationKind, Refusa
 from trimtab.model.reading import GpuState, MigReading
 from trimtab.model.window import Series
 from trimtab.show.board import BoardBox
+from trimtab.show.circumstances import Circumstances
 
 
 def states(board: Board, node: str) -> list[str]:
@@ -332,6 +333,20 @@ def test_a_refusal_stands_beside_the_recommendation_that_it_is_against() -> None
     assert a_board(refusals=(other, refusal)).commands[0].refusal == refusal
     refused = a_command(state=CommandState.REFUSED, reason="gpu-03 is gone.")
     assert a_board(commands=(refused,)).commands[0].refusal.sentence == "gpu-03 is gone."
+
+
+def test_what_rests_on_a_stopped_rule_says_so_before_anybody_approves_it() -> None:
+    def refusal(around: Circumstances, **changes: object) -> Refusal | None:
+        command = a_command(recommendation=a_recommendation(**changes))
+        return a_board(commands=(command,), circumstances=around).commands[0].refusal
+
+    stopped = Circumstances(breakers=(a_breaker(),))
+    found = refusal(stopped, causes=("device_fault",))
+    assert found is not None
+    assert (found.rule, found.sentence) == ("breaker", f"R11 waits: {a_breaker().why}")
+    assert refusal(stopped, causes=("hotspot",)) is None
+    assert refusal(stopped, causes=("device_fault",), kind=RecommendationKind.UNCORDON) is None
+    assert refusal(Circumstances(), causes=("device_fault",)) is None
 
 
 def test_a_job_points_to_the_command_that_makes_room_for_it() -> None:

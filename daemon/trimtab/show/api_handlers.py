@@ -190,5 +190,6 @@ def _rows(people: People, call: Call, commands: tuple[Command, ...]) -> tuple[Co
             mode=shown.mode,
             rule_modes=people.rule_modes,
             notice_seconds=people.notice_seconds,
+            breakers=shown.breakers,
         )
     )

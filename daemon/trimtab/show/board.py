@@ -80,6 +80,7 @@ def build_board(
         mode=mode,
         rule_modes=rule_modes or {},
         notice_seconds=notice_seconds,
+        breakers=around.breakers,
     )
     return Board(
         cluster=cluster,

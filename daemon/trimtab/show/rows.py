@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from trimtab.clock import age_text
 from trimtab.model.board import CommandRow, JobRow, NodeRow, Step
 from trimtab.model.cluster import ClusterSnapshot, Workload, WorkloadState
-from trimtab.model.command import Command, CommandState, Mode, Outcome, Refusal, Verb, Write
+from trimtab.model.command import Command, CommandState, Mode, Outcome, RecommendationKind, Refusal, Verb, Write
+from trimtab.model.standing import Standing
 
 NAMED_SILENT_NODES_MAX = 3
 """More silent nodes than this are counted, not listed."""
@@ -32,6 +33,8 @@ class RowInput:
     rule_modes: Mapping[str, Mode]
     notice_seconds: float = 0.0
     """How long before a move its owner is told."""
+    breakers: Sequence[Standing] = ()
+    """Rules that are stopped: what rests on them waits."""
 
 
 def command_rows(given: RowInput) -> tuple[CommandRow, ...]:
@@ -128,7 +131,21 @@ def _refusal_of(given: RowInput, command: Command) -> Refusal | None:
         )
     if command.state.is_over:
         return None
-    return next((refusal for refusal in given.refusals if refusal.purpose == recommendation.purpose), None)
+    said = next((refusal for refusal in given.refusals if refusal.purpose == recommendation.purpose), None)
+    return said or _stopped_by(given, command)
+
+
+def _stopped_by(given: RowInput, command: Command) -> Refusal | None:
+    """The breaker that keeps it from beginning, if one does; what opens nodes is never stopped."""
+    recommendation = command.recommendation
+    if command.state.is_begun or recommendation.kind is RecommendationKind.UNCORDON:
+        return None
+    causes = recommendation.causes or (recommendation.rule,)
+    breaker = next((one for one in given.breakers if one.name in causes), None)
+    if breaker is None:
+        return None
+    sentence = f"{command.name} waits: {breaker.why}"
+    return Refusal(rule="breaker", sentence=sentence, subject=recommendation.subject, purpose=recommendation.purpose)
 
 
 def job_rows(given: RowInput, nodes: Sequence[NodeRow]) -> tuple[JobRow, ...]:
