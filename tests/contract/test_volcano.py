@@ -32,6 +32,7 @@ BRIEF = {
     "d3-maxretry1",  # the limit
     "e3-scale-to-zero-webhook",  # the webhook's refusal; a shrink counts as evictions
     "e5-scale-to-zero-nopolicy-webhook",  # zero and back
+    "f3-batchjob-long",  # a Job of Kubernetes' own
     "g2-topology-noroom",  # hard topology
     "h9-gang-reserved-by-taint-patch-toleration",  # a seat held
     "i17-phantom-two-taints",  # and against a stream of small pods
@@ -112,7 +113,7 @@ def with_ids(scenes: list[Scene]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("scene", scenes, ids=[scene.name for scene in scenes])
 
 
-@with_ids(list(ALL))
+@with_ids([scene for scene in ALL if not scene.needs_server])
 def test_the_stand_in_in_memory_behaves_as_recorded(scene: Scene) -> None:
     stage = Stage(MemoryPlane(has_webhooks=scene.has_webhooks), "t")
     compare(scene, play(scene, stage), stage.refusals)

@@ -33,6 +33,8 @@ class Scene:
     is_cut: bool = False
     """The recording ends before everything is at rest: its stories are beginnings of ours."""
     has_webhooks: bool = False
+    needs_server: bool = False
+    """Kubernetes' own controllers take part: not to be had in memory."""
 
 
 def gang(*, policies: list[dict[str, Any]] | None = None, per_task: int = 0, **options: Any) -> Act:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cluster.volcano.api import POD_GROUP
-from tests.cluster.volcano.objects import uid_of
-from tests.contract.volcano_bodies import a_task
+from tests.cluster.volcano.api import CORE_JOB, POD, POD_GROUP
+from tests.cluster.volcano.objects import is_terminating, phase_of, uid_of
+from tests.contract.volcano_bodies import a_pod, a_task
 from tests.contract.volcano_scenes import Act, Scene, evict_and_wait, policy
 from tests.contract.volcano_stage import Stage
 from tests.contract.volcano_story import moved_place, named_place, rack_place
@@ -192,6 +192,37 @@ def _f(stage: Stage) -> None:
     assert owners == ["bare2"]
 
 
+def _f3_before(stage: Stage) -> None:
+    """A Job of Kubernetes' own with three pods, which is to be placed whole."""
+    template = a_pod("unnamed", stage.namespace, gpus=8)
+    body = {
+        "apiVersion": CORE_JOB.version,
+        "kind": "Job",
+        "metadata": {"name": "bj", "annotations": {"scheduling.volcano.sh/group-min-member": "3"}},
+        "spec": {"parallelism": 3, "completions": 3, "template": {"spec": template["spec"]}},
+    }
+    stage.must("POST", CORE_JOB.path(stage.namespace), body)
+    _until_three_run(stage)
+
+
+def _until_three_run(stage: Stage) -> None:
+    def are_running() -> bool:
+        running = [pod for pod in stage.objects(POD) if phase_of(pod) == "Running" and not is_terminating(pod)]
+        return len(running) == len(stage.objects(POD)) == 3
+
+    stage.until(are_running, "the Job's three pods run")
+    stage.let_pass(2.2)
+
+
+def _f3(stage: Stage) -> None:
+    """Ten seconds pass before Kubernetes replaces the pod: the gang is short and Unknown meanwhile."""
+    pod = stage.objects(POD)[0]
+    stage.cordon(pod["spec"]["nodeName"])
+    stage.evict(pod["metadata"]["name"])
+    stage.until(lambda: phase_of(stage.objects(POD_GROUP)[0]) == "Unknown", "the group is Unknown")
+    _until_three_run(stage)
+
+
 ONE_POD_GROUP = ("Pending", "Inqueue", "Completed")
 """Phases of a group whose only pod is replaced: which of them a cycle sees hangs on the moment."""
 
@@ -205,6 +236,7 @@ SCENES = (
         _f,
         of=("Pod bare1", "Pod bare2", "Pod grp1", "PodGroup of bare1", "PodGroup of bare2"),
     ),
+    Scene("f3-batchjob-long", _f3_before, _f3, of=("PodGroup of bj",), needs_server=True),
     Scene("g-topology-room", _gang_in_rack(1, replicas=3, topology=HARD), evict_and_wait, rack_place),
     Scene("g2-topology-noroom", _gang_in_rack(1, topology=HARD), _g2, rack_place),
     Scene("g3-topology-soft", _gang_in_rack(1, topology={"mode": "soft"}), evict_and_wait, rack_place),
