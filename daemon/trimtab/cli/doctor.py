@@ -17,6 +17,7 @@ import msgspec
 from trimtab.cli.client import Client, DaemonSaysNo, find, say_json
 from trimtab.cli.text import paragraph, say, width
 from trimtab.errors import ClientError, SettingsError
+from trimtab.plan.planner import RULE_NAMES
 from trimtab.settings import AgentSettings, DaemonSettings, load
 from trimtab.show.api_types import Check, Doctor
 
@@ -91,7 +92,18 @@ def settings_checks(path: Path) -> Iterable[Check]:
     except SettingsError as error:
         yield Check(name="settings", is_ok=False, sentence=str(error), fix=f"Correct {path}, then look again.")
         return
-    yield Check(name="settings", is_ok=True, sentence=f"{path} reads as {whose} settings.")
+    unknown = [*_rules_check(path)]
+    yield from unknown or [Check(name="settings", is_ok=True, sentence=f"{path} reads as {whose} settings.")]
+
+
+def _rules_check(path: Path) -> Iterable[Check]:
+    """A misspelt rule would keep the daemon's own mode: the daemon refuses to start with one."""
+    settings = _read(path)[1]
+    rules = settings.issue.rules if isinstance(settings, DaemonSettings) else {}
+    for unknown in sorted(set(rules) - set(RULE_NAMES)):
+        known = ", ".join(RULE_NAMES)
+        said = f"{path}: issue.rules has {unknown!r}, which is no rule."
+        yield Check(name="settings", is_ok=False, sentence=said, fix=f"The rules are {known}.")
 
 
 def _read(path: Path) -> tuple[str, AgentSettings | DaemonSettings]:
