@@ -122,7 +122,7 @@ def test_a_rule_that_does_not_exist_is_named_with_those_that_do(tmp_path):
     path = tmp_path / "settings.toml"
     path.write_text('state_directory = "/tmp"\n[issue]\nmode = "approve"\n[issue.rules]\nevacuat = "act"\n')
     result = doctor("--settings", str(path))
-    assert result.returncode == 1
+    assert result.exit_code == 1
     said = " ".join(result.stdout.split())
     assert "issue.rules has 'evacuat', which is no rule." in said
     assert "fix: The rules are evacuate, relocate, consolidate, restore." in said
