@@ -205,6 +205,22 @@ def test_released_in_the_middle_the_job_runs_again_and_nothing_of_ours_is_left(p
     assert len(hall.nodes_of()) == 4
 
 
+@pytest.mark.parametrize("policies", [[], [EVICTED_RESTARTS]])
+def test_whoever_knows_only_the_mark_gives_everything_back(policies: list[Any]) -> None:
+    """As for a command that the ledger does not know: no writes, no moves, the mark alone."""
+    hall = Hall(racks=2)
+    workload = hall.run(vcjob("train", policies=policies))
+    spec = hall.job()["spec"]
+    command, _ = whole_away(hall, workload, cordons=[hall.nodes_of()["train-worker-0"]])
+    hall.adapter.hold(command)
+    hall.beat(command, 1.0)
+    stray = replace(abandoned(command), recommendation=replace(command.recommendation, moves=(), writes=()))
+    hall.adapter.release(stray)
+    hall.advance(20)
+    assert hall.ours() == []
+    assert (hall.job()["spec"], hall.status()[0], len(hall.nodes_of())) == (spec, "Running", 4)
+
+
 def test_what_a_person_scaled_meanwhile_is_left_as_it_is() -> None:
     hall = Hall(racks=2)
     workload = hall.run(vcjob("train"))
