@@ -204,6 +204,24 @@ def test_what_a_person_resumed_or_suspended_is_theirs(hall: Hall) -> None:
     assert annotation("trimtab") not in job["metadata"].get("annotations", {})
 
 
+def test_a_job_that_a_person_suspended_anew_after_our_stop_stays_so(hall: Hall) -> None:
+    """Our mark is still on it: who suspended it last is in the server's managedFields alone."""
+    space = hall.space
+    space.add_racks(racks=1, nodes_per_rack=2)
+    space.gang("train", queue=None, pods=1, gpus=8)
+    (held,) = space.wait_running("train", 1)
+    target = next(node for node in space.nodes if node != held)
+    command = hall.command(hall.move("job", "train", {held: target}))
+    hall.hold(command)
+    hall.plain.submit(command)
+    for suspend in (False, True):
+        space.client.patch("jobs", "train", {"spec": {"suspend": suspend}}, space.namespace, fieldManager="kubectl")
+    with pytest.raises(SchedulerRefused, match="Somebody suspended job/train since R11 suspended it: a veto"):
+        hall.plain.submit(command)
+    hall.release(command, CommandState.REFUSED)
+    assert space.client.get("jobs", "train", space.namespace)["spec"]["suspend"] is True
+
+
 def test_orphans_static_pods_and_failures_too_many_are_refused(hall: Hall) -> None:
     space = hall.space
     nodes = space.add_racks(racks=1, nodes_per_rack=2)
