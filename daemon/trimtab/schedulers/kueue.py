@@ -38,11 +38,12 @@ class KueueScheduler:
         scope = self._of_view()
         subject = Subject(cluster=snapshot.cluster, workload=move.workload)
         one = scope.of(move.workload or "")
-        workload = snapshot.workload_by_id.get(move.workload or "")
-        if one is None or workload is None:
+        if one is None:
             sentence = f"Not moved: Kueue has no Workload for {move.workload}."
             return Refusal(rule="kueue_gone", sentence=sentence, subject=subject)
-        case = Case(move=move, one=one, scope=scope, settings=self._settings, can_replace_pod=workload.can_replace_pod)
+        workload = snapshot.workload_by_id.get(move.workload or "")
+        declares = workload is not None and workload.can_replace_pod
+        case = Case(move=move, one=one, scope=scope, settings=self._settings, can_replace_pod=declares)
         no = first_no(case)
         return None if no is None else Refusal(rule=no[0], sentence=no[1], subject=subject)
 

@@ -233,11 +233,6 @@ class KueueWorkload:
         return tuple(str(one.get("name") or "") for one in self._status.get("unhealthyNodes") or ())
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether MultiKueue runs it in another cluster."""
-        return bool(self._status.get("clusterName") or self._status.get("nominatedClusterNames"))
-
-    @property
     def is_sliced(self) -> bool:
         """Whether it is a slice of an elastic job."""
         return any(name.startswith("kueue.x-k8s.io/workload-slice") for name in self.annotations)

@@ -119,13 +119,11 @@ def recovering(case: Case) -> str | None:
     return None
 
 
-def elsewhere(case: Case) -> str | None:
-    """What MultiKueue sent away or an elastic job's slice is not ours to place."""
-    if case.one.is_elsewhere:
-        return f"MultiKueue runs {case.name} in another cluster"
-    if case.one.is_sliced:
-        return f"{case.name} is an elastic job in slices; it is better made smaller than moved"
-    return None
+def sliced(case: Case) -> str | None:
+    """An elastic job's slice is not ours to place."""
+    if not case.one.is_sliced:
+        return None
+    return f"{case.name} is an elastic job in slices; it is better made smaller than moved"
 
 
 def queue_stopped(case: Case) -> str | None:
@@ -276,12 +274,12 @@ def too_slow(case: Case) -> str | None:
     if limit > 2 * SWAP_SECONDS:
         return None
     said = f"after {limit:.0f} s" if limit else "after a time that is not known here"
-    return f"Kueue evicts {case.name} whole {said} without a pod, and one comes back in {SWAP_SECONDS:.0f} s at best"
+    return f"Kueue evicts {case.name} whole {said} without a pod; one takes {SWAP_SECONDS:.0f} s at best"
 
 
 RUNNING: tuple[Rule, ...] = (
     stopped,  # first: who stopped it decides
-    elsewhere,
+    sliced,
     not_admitted,
     evicting,
     recovering,

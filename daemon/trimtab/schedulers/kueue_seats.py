@@ -6,6 +6,7 @@ a pod that starts anew asks for it again, and a Ready check cannot be changed un
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,8 +29,8 @@ TRIES = 3
 
 
 def seat_key(prefix: str, workload: KueueWorkload) -> str:
-    """`trimtab/seat-1f3a9c2b`."""
-    return f"{prefix}/seat-{workload.uid.split('-', maxsplit=1)[0]}"
+    """`trimtab/seat-1f3a9c2b04`."""
+    return f"{prefix}/seat-{hashlib.sha256(workload.uid.encode()).hexdigest()[:10]}"
 
 
 def is_seat_key(prefix: str, key: str) -> bool:
