@@ -43,7 +43,7 @@ def test_a_persons_uncordon_is_a_veto_for_a_week_and_counts_against_the_rule():
     assert not scene.ledger.results[1].is_good
     assert (veto.until - veto.since, veto.causes, veto.command_id) == (WEEK, ("device_fault",), 1)
     advance = scene.beat(seconds=6 * 86400)
-    assert [one.sentence for one in advance.refusals if one.rule == "veto"] == [veto.why]
+    assert [one.sentence for one in advance.plan.refusals if one.rule == "veto"] == [veto.why]
     assert list(scene.ledger.stored) == [1]
     assert not scene.scheduler.nodes["gpu-02"].is_cordoned
     scene.beat(seconds=2 * 86400)

@@ -52,7 +52,7 @@ def test_a_way_that_refuses_is_a_refusal_and_gives_the_proposal_up():
     scene.beat()
     scene.scheduler.next_way_error = SchedulerRefused("two nodes would be excluded")
     advance = scene.beat()
-    assert [(one.rule, one.sentence) for one in advance.refusals] == [("way", "two nodes would be excluded")]
+    assert [(one.rule, one.sentence) for one in advance.plan.refusals] == [("way", "two nodes would be excluded")]
     assert (scene.command().state, scene.command().reason) == (CommandState.ABANDONED, "two nodes would be excluded")
 
 

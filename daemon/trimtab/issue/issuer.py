@@ -50,7 +50,7 @@ class Advance:
 
     commands: tuple[Command, ...]
     refusals: tuple[Refusal, ...]
-    """Those of the issuer; the planner's own are in the plan."""
+    """Those that are not in the plan."""
     sentence: str
     pause: str | None = None
     """Why nothing new begins, as the end of a sentence; None = not paused."""
@@ -119,7 +119,7 @@ class Issuer:
         commands = self._ledger.commands(live_only=False, since=beat.now - SHOWN)
         return Advance(
             commands=commands,
-            refusals=tuple(beat.refusals),
+            refusals=tuple(one for one in beat.refusals if one not in beat.plan.refusals),
             sentence=_sentence(beat, commands),
             pause=beat.pause,
             released=released,
