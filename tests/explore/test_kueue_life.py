@@ -20,6 +20,10 @@ from tests.schedulers.test_kueue_crashes import (
     made_room_exactly,
 )
 
+from trimtab.issue import decisions
+from trimtab.model.command import CommandState
+from trimtab.model.standing import StandingKind
+
 __all__ = ["quiet"]  # a fixture, found by name
 
 GANG = ("n1", "n2", "n6")
@@ -61,3 +65,31 @@ class Careless(KueueWorld):
 def test_a_persons_cordon_undone_is_found_with_the_way_to_it():
     with pytest.raises(Broken, match=r"n1 was cordoned by a person and is not any more[\s\S]*ACT cordon n1"):
         Explorer(faults=0, acts=1).explore(Careless.of(a_whole_gang(), GANG))
+
+
+# --- everything given back, from the middle of each command
+
+
+STATES = [
+    CommandState.HELD,
+    CommandState.CONFIRMED,
+    CommandState.SUBMITTED,
+    CommandState.SETTLED,
+]
+
+
+@pytest.mark.parametrize("make", [a_whole_gang, a_replaced_pod, made_room])
+@pytest.mark.parametrize("state", STATES)
+def test_release_all_leaves_nothing_of_ours_and_nothing_stopped(make, state):
+    world = make()
+    world.beat_until(lambda: bool(world.commands) and world.commands[0].state is state)
+    decisions.release_all(world.ledger, who="mei", now=world.clock.now())
+    world.beat_until(lambda: not world.ledger.standing(StandingKind.RELEASE))
+    for _ in range(3):
+        world.beat()
+    assert world.left() == [], world.told()
+    assert not [one for one in world.ledger.commands(live_only=True) if one.state.is_begun]
+    assert world.ledger.holding() == ()
+    assert all(one["spec"]["active"] for one in world.kube.all("workloads.kueue.x-k8s.io"))
+    running = {one["metadata"]["name"] for one in world.kube.all("jobs.batch")} - {"big"}
+    assert all(world.seats(name) for name in running), world.told()
