@@ -75,7 +75,7 @@ def compare(scene: Scene, told: Story, refusals: list[tuple[int, str]]) -> None:
 
 PASSING = ("no place: gang not ready", "Unschedulable")
 """Said or not said, depending on which moment a scheduling cycle hits: no matter, where something else follows."""
-FLEETING = (("leaving", "gone"), ("Unknown", "gone"), ("Pending", "gone"))
+FLEETING = {("leaving", "gone"), ("Unknown", "gone"), ("Pending", "gone"), ("Completed", "gone")}
 """Steps that may or may not be seen before the end: a pod that runs nothing leaves at once, a cycle comes between."""
 
 

@@ -165,9 +165,14 @@ def a_server_plane(
             server = ServerPlane(plane, volcano, cycle_seconds=cycle_seconds)
             server.add_nodes()
             volcano.start()
-            wait_for(lambda: len(plane.client.list(f"{QUEUE.version}/queues")) >= 2, "Volcano's own queues")
+            wait_for(lambda: _open_queues(plane) >= {"default", "root"}, "Volcano's own queues are open")
             yield server
         finally:
             volcano.stop()
     finally:
         plane.stop()
+
+
+def _open_queues(plane: ControlPlane) -> set[str]:
+    queues = plane.client.list(f"{QUEUE.version}/queues")
+    return {one["metadata"]["name"] for one in queues if (one.get("status") or {}).get("state") == "Open"}

@@ -262,6 +262,9 @@ BEFORE_GONE = ((RESTARTING, EVICTED_GONE), ("PodGroup j: Unknown", RESTARTING))
 BY_UNKNOWN = (("PodGroup j: Unknown", "Pod j-worker-0: marked out of sync"),)
 ONE_POD = (("PodGroup j: Unknown", EVICTED_GONE), (EVICTED_GONE, "Pod j-worker-1: made"))
 
+REMADE_GROUP = ("Unknown", "Pending", "Inqueue")
+"""How a group begins that is made anew around running pods: which pods are there then hangs on the moment."""
+
 SCENES = (
     Scene("a-evict-no-policy", _e_before, _a, moved_place, orders=ONE_POD[:1]),
     Scene("a4-no-room", _a4_before, _a4, moved_place, orders=ONE_POD),
@@ -282,7 +285,13 @@ SCENES = (
         evict_and_wait,
         orders=AFTER_GONE,
     ),
-    Scene("b7-restartpod-policy", gang(policies=policy("PodEvicted", "RestartPod")), evict_and_wait, moved_place),
+    Scene(
+        "b7-restartpod-policy",
+        gang(policies=policy("PodEvicted", "RestartPod")),
+        evict_and_wait,
+        moved_place,
+        passing=REMADE_GROUP,
+    ),
     Scene(
         "b9-podfailed-exit-none",
         gang(policies=policy("PodFailed"), annotations={"fake/term-exit": "none"}),

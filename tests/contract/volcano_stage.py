@@ -78,7 +78,8 @@ class Stage:
         ]
 
     def story(self, *, place: PlaceWords) -> Story:
-        """What happened since."""
+        """What happened since, once the feeds have told it."""
+        self.let_pass(1)
         told = [(kind, change) for kind, feed in self._feeds for change in feed.drain() if self._is_here(change.object)]
         told.sort(key=lambda one: int(one[1].object["metadata"]["resourceVersion"]))
         events = [watched(change.type, kind.name, change.object) for kind, change in told]
