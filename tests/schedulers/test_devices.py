@@ -11,8 +11,9 @@ from tests.fakes.kube import FakeKube
 from tests.schedulers.hands import Desk, a_command, over
 
 from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerRefused
-from trimtab.model.command import CommandState
-from trimtab.schedulers.devices import RULES, SLICES, Devices, Place, place_of, why_not_one_gpu
+from trimtab.issue.hands import Hands
+from trimtab.model.command import Command, CommandState, Move, MoveKind, Verb, Write
+from trimtab.schedulers.devices import RULES, SLICES, Devices, Place, lines_of, place_of, why_not_one_gpu
 from trimtab.schedulers.marks import read_holds
 from trimtab.schedulers.objects import Loose
 from trimtab.schedulers.view import View
@@ -115,3 +116,41 @@ def test_a_mig_instance_stands_for_its_gpu_and_old_slices_are_read(kube: FakeKub
     basic = [{"name": one["name"], "basic": {"attributes": one["attributes"]}} for one in DEVICES]
     old = {"s": Loose(spec={**SPEC, "devices": basic})}
     assert place_of(replace(view, others={SLICES: old}), "gpu-07", "GPU-1") == expected
+
+
+def test_the_line_to_copy_makes_and_ends_the_rule(kube: FakeKube, devices: Devices) -> None:
+    write = Write(verb=Verb.TAINT_DEVICE, node="gpu-07", gpu="GPU-1", lasts=True)
+    (line,) = lines_of([write], a_view(kube), "trimtab")
+    assert line.startswith("kubectl create -f - <<< '{")
+    assert '"device":"gpu-1"' in line
+    command = a_command()
+    devices.taint(command, "gpu-07", "GPU-1")
+    back = Write(verb=Verb.UNTAINT_DEVICE, node="gpu-07", gpu="GPU-1", lifts=command.mark)
+    (rule,) = rules(kube)
+    assert list(lines_of([back], a_view(kube), "trimtab")) == [
+        f"kubectl delete devicetaintrule {rule['metadata']['name']}"
+    ]
+    other = replace(back, lifts="trimtab:3fa9c1:R12")
+    assert list(lines_of([other], a_view(kube), "trimtab")) == []
+
+
+class Noting:
+    """An adapter that notes what it is asked to hold."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.held: list[str] = []
+
+    def hold(self, command: Command) -> None:
+        self.held += [write.text for write in command.recommendation.writes]
+
+
+@pytest.mark.parametrize(("controller", "asked"), [(None, ["kubernetes"]), ("kueue", ["kueue", "kubernetes"])])
+def test_single_gpus_are_plain_kubernetes_duty_whoevers_work_is_on_them(
+    controller: str | None, asked: list[str]
+) -> None:
+    adapters = {name: Noting(name) for name in ("kueue", "kubernetes")}
+    write = Write(verb=Verb.TAINT_DEVICE, node="gpu-07", gpu="GPU-1", lasts=True)
+    moves = [Move(kind=MoveKind.DRAIN, workload="a/job/b", controller=controller)] if controller else []
+    Hands(adapters, is_dry_run=False).do("hold", a_command(writes=[write], moves=moves))  # type: ignore[arg-type]
+    assert [name for name, one in adapters.items() if one.held == ["taint_device GPU-1 of gpu-07"]] == asked

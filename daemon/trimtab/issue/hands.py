@@ -25,6 +25,9 @@ from trimtab.model.command import (
 from trimtab.schedulers.dry_run import DryRun
 from trimtab.schedulers.scheduler import Scheduler
 
+DEVICE_VERBS = (Verb.TAINT_DEVICE, Verb.UNTAINT_DEVICE)
+DEVICES_BY = "kubernetes"
+"""Name of the adapter that takes single GPUs out of service."""
 STRAY = "stray"
 """Rule of the stand-in for a command that is not in the ledger."""
 
@@ -58,11 +61,12 @@ class Hands:
     def way(self, recommendation: Recommendation, snapshot: ClusterSnapshot) -> Way:
         """How all schedulers concerned would carry it out, as one way. Raises SchedulerError where one cannot."""
         ways = [one.way(recommendation, snapshot) for one in self._concerned(recommendation, is_dry=False)]
-        seconds = [one.seconds for one in ways if one.seconds is not None]
+        moving = [one for one in ways if one.sentence]  # others only close nodes and GPUs
+        seconds = [one.seconds for one in moving if one.seconds is not None]
         return Way(
-            steps=tuple(step for one in ways for step in one.steps),
+            steps=tuple(dict.fromkeys(step for one in ways for step in one.steps)),
             sentence=" ".join(one.sentence for one in ways if one.sentence),
-            seconds=max(seconds) if len(seconds) == len(ways) and seconds else None,
+            seconds=max(seconds) if len(seconds) == len(moving) and seconds else None,
             against=tuple(dict.fromkeys(text for one in ways for text in one.against)),
         )
 
@@ -97,9 +101,11 @@ class Hands:
         """Those of its workloads' controllers, in their order.
 
         Where no workload tells, nodes are the duty of the first that is there; what a stray left, nobody knows, so
-        all are asked.
+        all are asked. Single GPUs are plain Kubernetes' duty, whoever's work is on them.
         """
         controllers = {move.controller for move in recommendation.moves}
+        if any(write.verb in DEVICE_VERBS for write in recommendation.writes):
+            controllers.add(DEVICES_BY)
         schedulers = self._noting if is_dry else self._schedulers
         found = [one for name, one in schedulers.items() if name in controllers]
         if found:

@@ -7,16 +7,17 @@ only what NoExecute would end, which we never use; the server-side dry run of th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerGone, SchedulerRefused
-from trimtab.model.command import Command, CommandState
+from trimtab.model.command import Command, CommandState, Verb, Write
 from trimtab.schedulers.face import value_of
 from trimtab.schedulers.kubernetes import Resource
-from trimtab.schedulers.marks import Hold, annotation, hold_of, hold_text
+from trimtab.schedulers.marks import Hold, annotation, hold_of, hold_text, read_holds
 from trimtab.schedulers.objects import Loose
 from trimtab.schedulers.pen import Pen
 from trimtab.schedulers.view import View
@@ -59,6 +60,37 @@ def place_of(view: View, node: str, gpu_uuid: str) -> Place | None:
 def _uuid_of(entry: Mapping[str, Any]) -> str:
     attributes = entry.get("attributes") or (entry.get("basic") or {}).get("attributes") or {}
     return str((attributes.get("uuid") or {}).get("string") or "")
+
+
+def lines_of(writes: Iterable[Write], view: View, prefix: str) -> Iterator[str]:
+    """The device taints among writes as lines to copy."""
+    for write in writes:
+        place = place_of(view, write.node or "", write.gpu or "")
+        if place is None or RULES not in view.served:
+            continue
+        if write.verb is Verb.TAINT_DEVICE:
+            taint = {"key": f"{prefix}/{OUT}", "value": "held", "effect": "NoSchedule"}
+            body = {
+                "apiVersion": f"resource.k8s.io/{view.served[RULES]}",
+                "kind": "DeviceTaintRule",
+                "metadata": {"name": f"{prefix}-{_digest(place)}".replace("/", "-")},
+                "spec": {"deviceSelector": place.selector, "taint": taint},
+            }
+            yield f"kubectl create -f - <<< '{json.dumps(body, separators=(',', ':'))}'"
+        elif write.verb is Verb.UNTAINT_DEVICE:
+            for rule in view.kind(RULES).values():
+                if rule.spec.get("deviceSelector") == place.selector and _is_of(rule, write.lifts, prefix):
+                    yield f"kubectl delete devicetaintrule {rule.metadata.name}"
+
+
+def _is_of(rule: Loose, mark: str | None, prefix: str) -> bool:
+    """Whether a rule is of the command with this mark; of any command of ours where none is named."""
+    marks = [hold.mark for hold in read_holds(rule.metadata.annotations, prefix)]
+    return bool(marks) and mark in (None, *marks)
+
+
+def _digest(place: Place) -> str:
+    return hashlib.sha256(f"{place.driver}/{place.pool}/{place.device}".encode()).hexdigest()[:10]
 
 
 def why_not_one_gpu(view: View, node: str, gpu_uuid: str) -> str | None:
@@ -137,8 +169,7 @@ class Devices:
 
     def _name(self, command: Command, place: Place) -> str:
         """The same command and device give the same name, so that a repeated write finds the first."""
-        digest = hashlib.sha256(f"{place.driver}/{place.pool}/{place.device}".encode()).hexdigest()[:10]
-        return f"{self.settings.prefix}-{value_of(command.mark).lower()}-{digest}".replace("/", "-")
+        return f"{self.settings.prefix}-{value_of(command.mark).lower()}-{_digest(place)}".replace("/", "-")
 
     def _rule(self, command: Command, view: View, place: Place, node: str, *, lasts: bool) -> dict[str, Any]:
         why = command.recommendation.reason or command.recommendation.sentence
@@ -169,7 +200,7 @@ class Devices:
         except SchedulerGone:
             return
         metadata = found.get("metadata") or {}
-        if hold_of(metadata.get("annotations") or {}, self.settings.prefix, command.mark) is None:
+        if not read_holds(metadata.get("annotations") or {}, self.settings.prefix):
             return  # somebody has made it theirs
         body = {"preconditions": {"uid": metadata["uid"]}}
         try:

@@ -48,7 +48,7 @@ class DryRun:
 
     def submit(self, command: Command) -> None:
         """Note what would be written."""
-        self._note("submit", command, (Verb.UNCORDON, Verb.SUSPEND, Verb.RESUME, Verb.REPLACE))
+        self._note("submit", command, (Verb.UNCORDON, Verb.SUSPEND, Verb.RESUME, Verb.REPLACE, Verb.UNTAINT_DEVICE))
 
     def release(self, command: Command) -> None:
         """Note that all would be given back."""

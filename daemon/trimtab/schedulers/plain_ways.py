@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from trimtab.model.cluster import ClusterSnapshot, Workload
 from trimtab.model.command import Move, Recommendation, Verb, Way, Write
+from trimtab.schedulers.devices import lines_of
 from trimtab.schedulers.objects import Loose
 from trimtab.schedulers.plain_owners import (
     DEPLOYMENT,
@@ -41,7 +42,7 @@ def way_of(
         for move, workload in known
         if workload is not None
     ]
-    steps = [*_cordons(writes)]
+    steps = [*lines_of(writes, view, prefix), *_cordons(writes)]
     for lines in (part.holding() for part in parts):
         steps += lines
     for part in parts:
