@@ -26,8 +26,7 @@ def room(snapshot: ClusterSnapshot, *, spares_kept: int = 0) -> dict[str, int]:
     free = {
         name: max(len(gpus) - reserved.get(name, 0), 0)
         for name, gpus in snapshot.free_gpus.items()
-        if not snapshot.node_by_name[name].is_spare
-        and snapshot.node_by_name[name].other_mover is None
+        if not snapshot.node_by_name[name].is_spare and snapshot.node_by_name[name].other_mover is None
     }
     marked = sum(node.is_spare and node.is_schedulable for node in snapshot.nodes)
     whole = sorted(name for name, gpus in free.items() if gpus and gpus == len(snapshot.node_by_name[name].gpus))
