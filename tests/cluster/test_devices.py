@@ -49,6 +49,19 @@ def test_a_tainted_gpu_gets_no_new_work_until_it_is_given_back(desk: Desk, space
     assert [what.split(" ")[0] for what in desk.said] == ["taint", "untaint"]
 
 
+def test_a_tainted_gpu_returns_to_service_by_another_command(desk: Desk, space: Space) -> None:
+    node = space.add_node("n1")
+    uuid = f"GPU-{space.namespace}-0"
+    _offer(space, node, [uuid])
+    plain = Plain(desk.pen, lambda: view_of(desk.api), desk.settings, desk.clock)
+    first = a_command(11, writes=[Write(verb=Verb.TAINT_DEVICE, node=node, gpu=uuid, lasts=True)])
+    plain.hold(first)
+    assert len(_rules(space)) == 1
+    back = Write(verb=Verb.UNTAINT_DEVICE, node=node, gpu=uuid, lifts=first.mark)
+    plain.submit(a_command(12, writes=[back]))
+    assert _rules(space) == []
+
+
 def _rules(space: Space) -> list[str]:
     names = [rule["metadata"]["name"] for rule in space.client.list("devicetaintrules")]
     return [name for name in names if name.startswith("trimtab-3fa9c1-r11-")]
