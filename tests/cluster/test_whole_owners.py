@@ -17,26 +17,13 @@ from tests.cluster.hook import Hook
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
 from tests.cluster.test_rights import installed as _installed
-from tests.cluster.whole import Whole
+from tests.cluster.whole import Whole, act
 from tests.system.processes import eventually
 
 from trimtab.clock import SystemClock, iso
 
 installed = _installed
 
-ACT = """\
-[issue]
-mode = "act"
-breaker_cordons = 100
-[plan]
-interval_seconds = 0.5
-spares_kept = 0
-moves_max = 20
-cordoned_ratio_max = 1.0
-cordoned_ratio_max_per_pool = 1.0
-cordoned_ratio_max_per_rack = 1.0
-cordons_per_hour_max = 100
-"""
 OPT_OUTS = {
     "own": ("job", "trimtab/do-not-move", "true"),
     "karpenter": ("pod", "karpenter.sh/do-not-disrupt", "true"),
@@ -112,7 +99,7 @@ def scene(installed: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     hook = Hook(ASKED)
     kubernetes = f'ask_url = "{hook.url}"\nask_seconds_max = 5'
     audit = Audit(installed)
-    whole = Whole(installed, space, tmp_path_factory.mktemp("owners"), settings=ACT, kubernetes=kubernetes)
+    whole = Whole(installed, space, tmp_path_factory.mktemp("owners"), settings=act(), kubernetes=kubernetes)
     try:
         jobs = _jobs(space)
         nodes = {name: space.wait_running(name, 1)[0] for name in jobs}

@@ -36,6 +36,24 @@ HOT = {
 }
 
 
+def act(issue: str = "breaker_cordons = 100") -> str:
+    """Settings by which it acts by itself and no budget is in the way; `issue` are further lines of that table."""
+    return f"""\
+[issue]
+mode = "act"
+{issue}
+[plan]
+interval_seconds = 0.5
+spares_kept = 0
+moves_max = 20
+cordoned_ratio_max = 1.0
+cordoned_ratio_max_per_pool = 1.0
+cordoned_ratio_max_per_rack = 1.0
+cordons_per_hour_max = 100
+is_finding_needed_to_make_room = false
+"""
+
+
 class Reporter:
     """All agents of a space in one thread: each second a report a node, over HTTP, with that node's token."""
 

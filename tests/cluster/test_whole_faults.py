@@ -1,0 +1,160 @@
+"""The whole daemon when the API server dies or freezes under a command, and when the daemon itself is killed.
+
+TRIMTAB_LONG=1 makes the outages as long as the issue asks for (60 s down, 20 s frozen).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from tests.cluster import objects, owed
+from tests.cluster.audit import Asked, Audit, assert_allowed, kinds
+from tests.cluster.client import wait_for
+from tests.cluster.plane import Plane
+from tests.cluster.space import Space
+from tests.cluster.test_rights import installed as _installed
+from tests.cluster.whole import Whole
+from tests.system.processes import eventually
+
+from trimtab.model.board import CommandRow
+
+installed = _installed
+
+IS_LONG = bool(os.environ.get("TRIMTAB_LONG"))
+DOWN_SECONDS = 60.0 if IS_LONG else 12.0
+FROZEN_SECONDS = 20.0 if IS_LONG else 8.0
+ATTEMPTS_A_MINUTE = 10
+ONE_RACK = {objects.REQUIRED_TOPOLOGY: objects.RACK}
+TERM_SECONDS = 4
+
+
+@pytest.fixture
+def whole(installed: Plane, space: Space, tmp_path: Path) -> Iterator[Whole]:
+    made = Whole(installed, space, tmp_path)
+    yield made
+    made.close()
+
+
+def submitted(whole: Whole) -> tuple[CommandRow, str]:
+    """A gang of Kueue's that is being stopped for a bad node: its pods take their time to end."""
+    space = whole.space
+    space.add_racks(racks=1, nodes_per_rack=4)
+    space.run_gang("train", pods=2, gpus=8, topology=ONE_RACK, pod_annotations={"fake/term-s": str(TERM_SECONDS)})
+    bad = space.seats("train")[0]
+    whole.up()
+    whole.reporter.break_gpu(bad)
+    row = whole.command(f"evacuate:{bad}")
+    whole.approve(row)
+    whole.until(row.command.id, "submitted")
+    workload = wait_for(lambda: space.workload("train"), "its Workload")
+    name = workload["metadata"]["name"]
+    wait_for(
+        lambda: space.client.get("workloads", name, space.namespace)["spec"].get("active") is False, "it is stopped"
+    )
+    return row, bad
+
+
+def ends_well(whole: Whole, row: CommandRow, bad: str) -> None:
+    """What had begun is finished, nothing is left stopped or held, and the bad node stays out."""
+    settled = whole.until(row.command.id, "settled", "missed", "abandoned", "refused", "undone")
+    assert settled.command.state.value == "settled", f"{settled.command.reason}\n{whole.told()}"
+    seats = whole.space.wait_running("train", 2)
+    assert bad not in seats
+    assert owed.stopped(whole.space) == []
+    eventually(lambda: not owed.left_of_ours(whole.space, but_lasting=True) or None, said=whole.told)
+    assert owed.cordoned_by_us(whole.space) == [bad]
+    whole.daemon.assert_had_no_trouble()
+
+
+def lasting(seconds: float) -> None:
+    """Let an outage last; what happens in it is asserted afterwards, never by time."""
+    time.sleep(seconds)
+
+
+def blind(whole: Whole, words: str) -> str:
+    """What the board says that it does not see, once it says so."""
+
+    def said() -> str | None:
+        return next((one for one in whole.daemon.board().blind if words in one), None)
+
+    return eventually(said, seconds=60.0, said=whole.told)
+
+
+def assert_paced(before: dict[str, float], after: dict[str, float], seconds: float) -> float:
+    """No kind was tried more than ten times a minute; an outage begins within any minute. The most of any."""
+    assert before, "the metric is on the page"
+    minutes = 1 + int(seconds // 60)
+    tried = {kind: after[kind] - before[kind] for kind in before}
+    assert all(count <= ATTEMPTS_A_MINUTE * minutes for count in tried.values()), tried
+    return max(tried.values())
+
+
+def written_between(whole: Whole, since: datetime, until: datetime) -> list[str]:
+    """The daemon's own lines of writes that it began in this time; each stands in the log before it is sent."""
+    lines = [json.loads(line) for line in whole.daemon.text().splitlines() if line.startswith("{")]
+    writes = [one for one in lines if one["event"] == "write"]
+    return [str(one) for one in writes if since <= datetime.fromisoformat(one["timestamp"]) <= until]
+
+
+def written_unseen(asked: list[Asked], since: datetime) -> list[Asked]:
+    """What was written from then on before pods, nodes and Workloads had been read again."""
+    needed, found = {"pods", "nodes", "workloads.kueue.x-k8s.io"}, []
+    for one in asked:
+        if one.at < since:
+            continue
+        if one.verb in ("list", "watch") and one.code in (0, 200):
+            needed.discard(one.what)
+        if one.is_act and needed:
+            found.append(one)
+    return found
+
+
+Strike = tuple[Callable[[Plane, str], None], Callable[[Plane, str], None], float, str]
+"""How the API server goes and comes, for how long, and what the board says of it."""
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        (Plane.kill, Plane.start, DOWN_SECONDS, "cannot be reached"),
+        (Plane.pause, Plane.resume, FROZEN_SECONDS, "no answer from"),
+    ],
+    ids=["killed", "frozen"],
+)
+def test_the_api_server_goes_away_under_a_command(
+    whole: Whole, capsys: pytest.CaptureFixture[str], how: Strike
+) -> None:
+    strike, mend, seconds, words = how
+    audit = Audit(whole.plane)
+    row, bad = submitted(whole)
+    attempts, began = whole.metrics("trimtab_reader_attempts_total"), time.monotonic()
+    struck = datetime.now(UTC)
+    strike(whole.plane, "kube-apiserver")
+    try:
+        said = blind(whole, words)
+        state = whole.row(row.command.id).command.state
+        lasting(seconds)
+        assert whole.row(row.command.id).command.state is state, "no step without a whole snapshot"
+        assert whole.daemon.board().blind
+    finally:
+        mended = datetime.now(UTC)
+        mend(whole.plane, "kube-apiserver")
+    back = time.monotonic()
+    eventually(lambda: not whole.daemon.board().blind or None, seconds=90.0, said=whole.told)
+    back = time.monotonic() - back
+    most = assert_paced(attempts, whole.metrics("trimtab_reader_attempts_total"), time.monotonic() - began)
+    ends_well(whole, row, bad)
+    assert written_between(whole, struck, mended) == [], "nothing is written blind"
+    # A server that was killed has ended all watches; one that was frozen goes on with them, and what it missed comes.
+    unseen = written_unseen(audit.asked(), struck) if strike is Plane.kill else []
+    assert not unseen, "written on a plan of before the outage:\n" + "\n".join(map(str, unseen))
+    assert_allowed(audit.writes())
+    with capsys.disabled():
+        print(f"\n  away for {seconds:.0f} s: {said}; sees again {back:.1f} s after it is back")
+        print(f"  at most {most:.0f} attempts at a kind; {kinds(audit.writes())}")
