@@ -207,12 +207,13 @@ def test_xid_79_under_a_gang_and_the_daemon_brings_it_to_the_spare_node_of_its_r
     assert (outcome.seats_hit, outcome.seats_planned) == (4, 4)
 
 
-def test_small_jobs_make_room_for_a_waiting_one_though_other_nodes_are_open(hall: Hall) -> None:
+@pytest.mark.parametrize("policies", [[], [EVICTED_RESTARTS]], ids=["no-policy", "restarts"])
+def test_small_jobs_make_room_for_a_waiting_one_though_other_nodes_are_open(hall: Hall, policies: list[Json]) -> None:
     """Who starts on an open node before we met it makes the command a miss, never the waiting job."""
     for name in RACKS["rack-2"]:
         hall.cordon(name)
     for number, name in enumerate(RACKS["rack-1"]):
-        hall.run_on(vcjob(f"small-{number}", pods=1, gpus=2), name)
+        hall.run_on(vcjob(f"small-{number}", pods=1, gpus=2, policies=policies), name)
     big = hall.run(vcjob("big", pods=1), is_running=False)
     hall.until(lambda: big in {one.id for one in hall.snapshot().waiting}, "it waits")
     daemon = Daemon(hall)

@@ -14,7 +14,7 @@ from trimtab.clock import Clock
 from trimtab.errors import SchedulerBusy, SchedulerError, SchedulerGone, SchedulerRefused, SchedulerVetoed
 from trimtab.model.advice import Subject
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Command, Move, Recommendation, Refusal, Verb, Way
+from trimtab.model.command import Command, Move, MoveKind, Recommendation, Refusal, Verb, Way
 from trimtab.schedulers.face import Operation, value_of
 from trimtab.schedulers.kubernetes import PatchKind
 from trimtab.schedulers.marks import SUSPEND, Hold
@@ -53,7 +53,7 @@ from trimtab.schedulers.volcano_jobs import (
     zero_hold,
 )
 from trimtab.schedulers.volcano_room import why_queue_closed
-from trimtab.schedulers.volcano_seats import Seats, seat_suffix
+from trimtab.schedulers.volcano_seats import STOP_SECONDS, Seats, seat_suffix
 from trimtab.schedulers.volcano_trouble import why_slow
 from trimtab.schedulers.volcano_ways import way_of
 from trimtab.settings import KubernetesSettings
@@ -161,7 +161,10 @@ class VolcanoScheduler:
             hold = zero_hold(job, command.mark, why, self._clock.now())
             self._patch(command, job, to_zero(job, hold), f"scale vcjob {job.name} to zero")
         elif choice.how is How.RESTART:
+            since = pods_version(self._pen.api, ref_of(move.workload or "//"))
             self._commands.ask(command, job, RESTART, what=(MOVE,), why=why)
+            if move.kind is not MoveKind.DRAIN:  # a drain asks for nothing but to be off the node
+                self._seats.meet(command, move, since, pods=len(move.after), seconds=STOP_SECONDS)
         else:
             self._commands.ask(command, job, ABORT, what=(SUSPEND,), why=why)
 
@@ -171,9 +174,18 @@ class VolcanoScheduler:
             if resumes:
                 self._bring_back(command, move, job, hold)
         elif how == ZERO or (how in (RESTART, RESUME) and self._commands.follow(command, job, hold)):
-            self._steer(command, move, self._pods(move))
+            self._receive(command, move)
         elif how == ABORT:
             self._commands.follow(command, job, hold)
+
+    def _receive(self, command: Command, move: Move) -> None:
+        """Let in who is there, and meet who is about to come in the place of a pod that ends."""
+        since = pods_version(self._pen.api, ref_of(move.workload or "//"))
+        pods = self._pods(move)
+        self._steer(command, move, pods)
+        ending = sum(1 for pod in pods if pod.is_terminating)
+        if ending and move.kind is not MoveKind.DRAIN:
+            self._seats.meet(command, move, since, pods=ending)
 
     def _bring_back(self, command: Command, move: Move, job: VolcanoJob, hold: Hold) -> None:
         """From zero to the old numbers, once the last pod is gone."""
@@ -191,7 +203,7 @@ class VolcanoScheduler:
         body = [*job.test(), *back(job, hold), *job.signed(moved(hold))]
         since = pods_version(self._pen.api, ref_of(move.workload or "//"))
         self._patch(command, job, body, f"scale vcjob {job.name} back")
-        self._seats.meet(command, move, since)
+        self._seats.meet(command, move, since, pods=len(move.after))
 
     # --- pods
 

@@ -26,8 +26,6 @@ JOB_NAME = "volcano.sh/job-name"
 TASK = "volcano.sh/task-spec"
 MOVE = "move"
 """In `what` of a Job: it works again, or is about to, and we still remember how we moved it."""
-MEET_SECONDS = 2
-"""Volcano makes the pods of a job that comes back within 0.2 s, and places them within a second."""
 FINISHED = ("Completed", "Failed", "Terminated")
 RESTARTING = ("Restarting", "Aborting", "Aborted", "Terminating", "Completing")
 
@@ -174,15 +172,15 @@ def read_pods(api: Api, ref: Ref) -> tuple[Pod, ...]:
     return tuple(sorted(mine, key=lambda pod: pod.metadata.name))
 
 
-def new_pods(api: Api, ref: Ref, since: str) -> Generator[Pod, None, None]:
-    """The Job's pods as they are made after a moment (a list's resourceVersion), for two seconds at most."""
+def new_pods(api: Api, ref: Ref, since: str, *, seconds: int) -> Generator[Pod, None, None]:
+    """The Job's pods as they are made after a moment (a list's resourceVersion), for so long at most."""
     params = {
         "watch": "1",
         "labelSelector": f"{JOB_NAME}={ref.name}",
         "resourceVersion": since,
-        "timeoutSeconds": str(MEET_SECONDS),
+        "timeoutSeconds": str(seconds),
     }
-    lines = api.watch(PODS.path(ref.namespace), params, quiet_seconds_max=MEET_SECONDS + 3.0)
+    lines = api.watch(PODS.path(ref.namespace), params, quiet_seconds_max=seconds + 3.0)
     try:
         for line in lines:
             event = msgspec.json.decode(line)

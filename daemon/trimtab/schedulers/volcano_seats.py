@@ -19,6 +19,11 @@ from trimtab.schedulers.volcano_jobs import assigned, new_pods, ref_of
 
 log = structlog.get_logger()
 
+MEET_SECONDS = 2
+"""Volcano makes the pods of a job that comes back within 0.2 s, and places them within a second."""
+STOP_SECONDS = 5
+"""Many pods end within so long after they are told to, whatever their grace period; the others are met later."""
+
 
 def seat_suffix(node: str) -> str:
     """Name of the taint that keeps a seat there. Each node has its own: a pod may take its own seat and no other."""
@@ -70,19 +75,19 @@ class Seats:
         let_in = [self.nodes.tolerate(command, pod, suffix=seat_suffix(node)) for pod, node in wanted]
         return any(let_in)
 
-    def meet(self, command: Command, move: Move, since: str) -> None:
-        """Let the pods of a job that comes back in as they are made, before Volcano's next cycle.
+    def meet(self, command: Command, move: Move, since: str, *, pods: int, seconds: int = MEET_SECONDS) -> None:
+        """Let so many pods of a job that comes back in as they are made, before Volcano's next cycle.
 
         At a beat's distance Volcano would be quicker, and put them on any node that is open. Whatever goes wrong
         here, the next beat makes up for.
         """
         met: list[Pod] = []
         try:
-            with closing(new_pods(self.nodes.pen.api, ref_of(move.workload or "//"), since)) as made:
+            with closing(new_pods(self.nodes.pen.api, ref_of(move.workload or "//"), since, seconds=seconds)) as made:
                 for pod in made:
                     met.append(pod)
                     self.let_in(command, move, met, only=pod)
-                    if len(met) >= len(move.after):
+                    if len(met) >= pods:
                         return
         except SchedulerError as error:
             log.info("not all new pods were met", command_id=command.id, workload=move.workload, why=str(error))
