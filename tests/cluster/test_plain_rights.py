@@ -56,7 +56,8 @@ def test_a_move_needs_no_right_that_is_not_shipped(hall: Hall, kind: str) -> Non
     hall.submit(command)
     assert space.seats("train") == [target]
     hall.release(command)
-    assert not [what for what in hall.desk.said if what.startswith(("not written", "failed"))]
+    missed = [line for line in hall.desk.lines if line.what.startswith(("not written", "failed"))]
+    assert not [line for line in missed if ": 409 " not in line.why]  # the Job's controller may write at that moment
     steered = "with a way to its seats" if kind == "job" else "nominate "
     assert any(steered in what for what in hall.desk.said)
 
