@@ -276,5 +276,6 @@ def test_the_acting_account_needs_no_right_that_is_not_shipped(
     replaced = ["train-worker-0"] if is_alone else []
     hall.carry_out(command_of([a_move(workload, before, after, replaced=replaced)], cordons=[left]))
     assert hall.seats(workload) == after
-    assert [what for what in hall.desk.said if what.startswith(("not written", "failed"))] == []
+    # A Job whose status was written at that very moment is tried again; what counts is that no right was missing.
+    assert [line for line in hall.desk.lines if " 403 " in line.why or "trimtab changes" in line.why] == []
     assert [what for what in hall.desk.said if what.startswith("nominate ")]
