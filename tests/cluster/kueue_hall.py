@@ -139,6 +139,9 @@ class Hall:
     def has_settled(self) -> bool:
         return bool(self.commands) and all(one.state is CommandState.SETTLED for one in self.commands)
 
+    def is_over(self) -> bool:
+        return bool(self.commands) and all(one.state.is_over for one in self.commands)
+
     def seconds_of(self, command: Command) -> float:
         """From the approval until it settled."""
         assert command.approved_at is not None
