@@ -187,7 +187,7 @@ def _command_line(job: VolcanoJob, action: str) -> str:
 # --- time and doubts
 
 
-def _seconds(case: Case, choice: Choice, workload: Workload | None) -> float | None:
+def _seconds(case: Case, choice: Choice, workload: Workload | None) -> float:
     """From the first stop until all run again, without their own start, which Volcano does not know."""
     if choice.how is How.STEER:
         return SCHEDULER_SECONDS
@@ -201,9 +201,7 @@ def _seconds(case: Case, choice: Choice, workload: Workload | None) -> float | N
     return once
 
 
-def _time_text(seconds: float | None, workload: Workload | None) -> str:
-    if seconds is None:
-        return ""
+def _time_text(seconds: float, workload: Workload | None) -> str:
     stop = workload.stop_seconds if workload is not None else 0.0
     stops = f" ({stop:.0f} s of it to stop)" if stop else ""
     return f"; placed anew after about {seconds:.0f} s{stops}, then its own start"
