@@ -5,10 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help demo test cluster lint bench score docs screenshots clean cluster-demo
+.PHONY: help demo test test-long cluster lint bench score docs screenshots clean cluster-demo
 
 help: ## This list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/.demo ## A simulated cluster, its agents, the daemon and the page; ARGS="--for 60 --auto-approve"
 	@$(BIN)/trimtab demo $(ARGS)
@@ -16,6 +16,10 @@ demo: $(VENV)/.demo ## A simulated cluster, its agents, the daemon and the page;
 test: $(VENV)/.test lint cluster ## Lint, types, import contracts, and all tests; ARGS="-k spool" for some
 	@echo "== tests (servers that are found are started; what is skipped is named at the end)"
 	@$(BIN)/pytest $(ARGS)
+
+test-long: $(VENV)/.test cluster ## What takes too long for every change: long outages, every kill, more steps; ARGS as for test
+	@echo "== the tests of real clusters, contracts and explorers, at full length"
+	@TRIMTAB_LONG=1 $(BIN)/pytest tests/explore tests/contract tests/cluster $(ARGS)
 
 cluster: $(VENV)/.test ## The control plane that the tests run on: about 15 min cold, kept in ~/.cache; needs Go and root
 	@$(BIN)/python -m tests.cluster.build

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,18 @@ from trimtab.store.database import Database, open_database
 __all__ = ["module_space", "plane", "space"]  # pytest finds fixtures by name here
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever uses the real control plane is marked `cluster`: `-m "not cluster"` is the quick suite."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Whatever uses the real control plane is marked `cluster`: `-m "not cluster"` is the quick suite.
+
+    What is marked `long` runs with TRIMTAB_LONG=1 only (`make test-long`).
+    """
     for item in items:
         if "plane" in getattr(item, "fixturenames", ()):
             item.add_marker("cluster")
+    if not os.environ.get("TRIMTAB_LONG"):
+        too_long = [item for item in items if item.get_closest_marker("long")]
+        items[:] = [item for item in items if item not in too_long]
+        config.hook.pytest_deselected(items=too_long)
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,8 @@ from tests.cluster.client import wait_for
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
 from tests.cluster.test_rights import installed as _installed
-from tests.cluster.whole import Whole
+from tests.cluster.test_whole_safety import OVER, STATES, evacuation, five_kinds
+from tests.cluster.whole import Whole, act
 from tests.system.processes import eventually
 
 from trimtab.model.board import CommandRow
@@ -158,3 +159,39 @@ def test_the_api_server_goes_away_under_a_command(
     with capsys.disabled():
         print(f"\n  away for {seconds:.0f} s: {said}; sees again {back:.1f} s after it is back")
         print(f"  at most {most:.0f} attempts at a kind; {kinds(audit.writes())}")
+
+
+KILLED_KINDS = ("whole", "declared", "plain", "scaled", "stateful", "idle")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KILLED_KINDS)
+def test_killed_at_every_step_of_every_kind_all_ends_well(
+    installed: Plane, space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """Three moves of the same work (the day's limit), and the daemon dies in another step of each."""
+    audit, whole = Audit(installed), Whole(installed, space, tmp_path, settings=act())
+    pods, caught, out = five_kinds(space, only=kind), [], []
+    try:
+        whole.up()
+        for step in STATES:
+            idle = next(node for node in space.nodes if node not in (*out, *space.seats()))
+            bad = space.seats(kind)[0] if kind in pods else idle
+            out.append(bad)
+            whole.reporter.break_gpu(bad)
+            row = evacuation(whole, bad, *STATES[STATES.index(step) :], *OVER)
+            whole.daemon.kill()
+            caught.append(f"{step}: {row.command.state}")
+            whole.again()
+            ended = whole.until(row.command.id, *OVER)
+            assert ended.command.state.value == "settled", f"{ended.command.reason}\n{whole.told()}"
+            for name, count in pods.items():
+                assert not set(out) & set(space.wait_running(name, count))
+            assert owed.stopped(space) == []
+            eventually(lambda: not owed.left_of_ours(space, but_lasting=True) or None, seconds=60.0, said=whole.told)
+            assert sorted(owed.cordoned_by_us(space)) == sorted(out)
+        assert_allowed(audit.writes())
+        with capsys.disabled():
+            print(f"\n  {kind}: killed while {caught}; {kinds(audit.writes())}")
+    finally:
+        whole.close()
