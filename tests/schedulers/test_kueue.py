@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.cluster import objects
 from tests.schedulers.kueue_world import CHECK, IN_A_RACK, REPLACEABLE, World
@@ -25,6 +27,12 @@ def a_crowd(world: World, queue: str = "tas", nodes: int = 6) -> None:
         world.run_gang(f"v{index}b", pods=1, gpus=2, queue=queue)
     for name in names:
         world.kube.edit(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
+    world.settle()
+
+
+def end_job(world: World, name: str) -> None:
+    done = {"status": {"conditions": [{"type": "Complete", "status": "True"}]}}
+    world.kube.edit(f"/apis/batch/v1/namespaces/team-a/jobs/{name}", done)
     world.settle()
 
 
@@ -158,6 +166,38 @@ def test_exact_seats_stay_signed_until_the_job_is_gone():
     world.beat()
     assert world.left() == ["(n1: cordon)"]
     assert "seat-" not in str(world.kube.all("nodes"))
+
+
+def test_undone_a_running_job_keeps_its_label_unsigned_until_it_ends():
+    """Without the label its next pod would wait for ever; nothing of ours is left that says it is owed."""
+    world = World(has_check=True)
+    world.run_gang("train", pods=2, queue="seats", topology=IN_A_RACK)
+    world.bad("n1")
+    world.beat_until(world.has_settled)
+    world.findings.clear()
+    command = world.commands[0]
+    world.ledger.stored[command.id] = replace(command, undo_requested_by="kim")
+    world.beat_until(lambda: world.commands[0].state is CommandState.UNDONE)
+    assert world.left() == []
+    pod = world.pods("train")[0]["metadata"]["name"]
+    world.kube.delete(f"/api/v1/namespaces/team-a/pods/{pod}")
+    world.settle()
+    assert len(world.seats("train")) == 2, "the pod found its seat again"
+    end_job(world, "train")
+    world.beat()
+    assert "seat-" not in str(world.kube.all("nodes"))
+
+
+def test_a_job_that_moves_again_takes_its_seat_label_along():
+    world = World(has_check=True)
+    world.run_gang("train", pods=2, queue="seats", topology=IN_A_RACK)
+    for _ in range(2):
+        world.bad(world.seats("train")[0])
+        world.beat_until(lambda: len(world.commands) == len(world.findings) and world.has_settled())
+    labels = {one["metadata"]["name"] for one in world.kube.all("nodes") if "seat-" in str(one["metadata"]["labels"])}
+    assert labels == set(world.seats("train"))
+    assert len([one for one in world.left() if "podSetUpdates" in one]) == 1
+    assert not [one for one in world.left() if not one.startswith("(")]
 
 
 def test_a_job_with_seats_whose_node_fails_is_let_in_anywhere():

@@ -180,7 +180,7 @@ class Carry:
         """The next step of everything else."""
         for write in self._writes:
             if write.verb is Verb.UNCORDON and write.node:
-                self._nodes.open(self.command, write.node)
+                self._nodes.open(self.command, write.node, lifts=write.lifts)
         for move in self._moves:
             if move.replaced:
                 self._swap(move)
@@ -346,10 +346,10 @@ class Carry:
         found = self.scope.view.nodes.get(node)
         holds = read_holds(found.metadata.annotations, self.pen.prefix) if found is not None else ()
         mine = [one for one in holds if one.mark == self.command.mark]
-        if not any(one.workload for one in mine):
+        if not self._has_settled or not any(one.workload for one in mine):
             self._nodes.give_back(self.command, node)
-        elif any(CORDON in one.what and not (one.lasts and self._has_settled) for one in mine):
-            self._nodes.uncordon(self.command, node)  # and the seat label stays: its job decides when it goes
+        elif any(CORDON in one.what and not one.lasts for one in mine):
+            self._nodes.uncordon(self.command, node)  # and the seat label stays signed
 
     @property
     def _has_settled(self) -> bool:
@@ -361,8 +361,10 @@ class Carry:
             return
         check = seat_check(stop.now, self.pen.prefix)
         if check is not None and stop.now.has_quota and not stop.now.is_finished:
+            # Its pods ask for the label whenever they start anew: it stays until the job ends. Given back before, only
+            # the signature goes; `KueueCheck` takes the label off when nobody asks for it any more.
             label = f"label {seat_key(self.pen.prefix, stop.now)}"
-            self._on(workload, partial(Stop.give_back, keeps=("podSetUpdates", label)))
+            self._on(workload, partial(Stop.give_back, keeps=("podSetUpdates", label) if self._has_settled else ()))
             return
         if check is not None and not stop.now.is_finished:
             Seats(pen=self.pen, view=self.scope.view, check=check).answer(

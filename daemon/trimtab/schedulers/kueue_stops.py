@@ -138,7 +138,8 @@ class Stop:
         holds = without_hold(self._holds, self.command.mark)
         if keeps:
             entry = changed(self._entry(), what=tuple(keeps), lasts=True, until=None, seats=(), before={})
-            holds = with_hold(holds, entry)
+            kept = [one for one in holds if not (one.lasts and set(one.what) & set(keeps))]  # of an earlier move
+            holds = with_hold(kept, entry)
         is_ours = self.is_ours_to_start
         verb = "reactivate" if is_ours else "let go of"
         if is_ours or hold_text(holds) != self.now.annotations.get(annotation(self.pen.prefix)):
