@@ -150,7 +150,7 @@ def queue_stopped(case: Case) -> str | None:
 def holding_hurts(case: Case) -> str | None:
     """A Hold takes reservations that wait for somebody's check, and breaks a node replacement that is under way."""
     for queue in queues_to_hold(case.scope, [case.queue], case.nodes):
-        for other in case.scope.by_queue.get(queue, ()):
+        for other in case.scope.unsettled.get(queue, ()):
             waits = [check.name for check in other.checks if check.state != "Ready"]
             foreign = [name for name in waits if name != case.settings.admission_check]
             if other.has_quota and not other.is_admitted and foreign:

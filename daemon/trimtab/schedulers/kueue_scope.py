@@ -6,7 +6,7 @@ Made of one snapshot, once, whoever asks. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from trimtab.schedulers.kueue_objects import (
@@ -30,7 +30,6 @@ class Scope:
 
     view: View
     gpu_resource: str
-    _nodes: dict[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
     def workloads(self) -> Mapping[str, KueueWorkload]:
@@ -62,9 +61,22 @@ class Scope:
                 found.setdefault(queue, []).append(one)
         return {queue: tuple(sorted(all_, key=lambda one: one.order)) for queue, all_ in found.items()}
 
+    @cached_property
+    def _pending(self) -> Mapping[str, tuple[KueueWorkload, ...]]:
+        return {queue: tuple(one for one in all_ if one.is_pending) for queue, all_ in self.by_queue.items()}
+
     def pending(self, queue: str) -> tuple[KueueWorkload, ...]:
         """Who waits in a ClusterQueue, in order."""
-        return tuple(one for one in self.by_queue.get(queue, ()) if one.is_pending)
+        return self._pending.get(queue, ())
+
+    @cached_property
+    def unsettled(self) -> Mapping[str, tuple[KueueWorkload, ...]]:
+        """ClusterQueue -> its Workloads that a Hold would hurt: reserved and not admitted, or with a lost node."""
+        found = {
+            queue: tuple(one for one in all_ if one.unhealthy_nodes or (one.has_quota and not one.is_admitted))
+            for queue, all_ in self.by_queue.items()
+        }
+        return {queue: some for queue, some in found.items() if some}
 
     @cached_property
     def _roots(self) -> Mapping[str, str]:
@@ -80,20 +92,23 @@ class Scope:
                 roots[name] = cohort
         return roots
 
-    def _nodes_of(self, queue: Loose) -> frozenset[str]:
-        """Nodes that a ClusterQueue's flavors of GPUs reach."""
-        found: set[str] = set()
-        for flavor in flavors_of(queue, self.gpu_resource):
-            if flavor not in self._nodes:
-                one = self.view.kind(FLAVORS).get(flavor)
-                wanted = (one.spec.get("nodeLabels") or {}).items() if one is not None else ()
-                self._nodes[flavor] = (
-                    frozenset(name for name, node in self.view.nodes.items() if wanted <= node.metadata.labels.items())
-                    if wanted
-                    else frozenset(self.view.nodes)
-                )
-            found |= self._nodes[flavor]
-        return frozenset(found)
+    @cached_property
+    def _reach(self) -> Mapping[str, frozenset[str]]:
+        """ClusterQueue -> nodes that its flavors of GPUs reach."""
+        of_flavor = {name: self._nodes_like(one) for name, one in self.view.kind(FLAVORS).items()}
+        return {
+            name: frozenset[str]().union(*(of_flavor.get(one, ()) for one in flavors_of(queue, self.gpu_resource)))
+            for name, queue in self.view.kind(CLUSTER_QUEUES).items()
+        }
+
+    def _nodes_like(self, flavor: Loose) -> frozenset[str]:
+        wanted = (flavor.spec.get("nodeLabels") or {}).items()
+        return frozenset(name for name, node in self.view.nodes.items() if wanted <= node.metadata.labels.items())
+
+    @cached_property
+    def _led_to(self) -> frozenset[str]:
+        """ClusterQueues that some LocalQueue leads to."""
+        return frozenset(str(one.spec.get("clusterQueue")) for one in self.view.kind(LOCAL_QUEUES).values())
 
     def rivals(self, own: Iterable[str], nodes: Iterable[str]) -> tuple[str, ...]:
         """ClusterQueues, `own` left out, whose jobs could take the quota (same cohort) or the room on these nodes.
@@ -102,18 +117,24 @@ class Scope:
         """
         mine, wanted = set(own), frozenset(nodes)
         cohorts = {self._roots[name] for name in mine if name in self._roots}
-        led_to = {str(one.spec.get("clusterQueue")) for one in self.view.kind(LOCAL_QUEUES).values()}
         return tuple(
             name
-            for name, queue in sorted(self.view.kind(CLUSTER_QUEUES).items())
+            for name, reach in sorted(self._reach.items())
             if name not in mine
-            and name in led_to
-            and (self._roots.get(name) in cohorts or not wanted.isdisjoint(self._nodes_of(queue)))
+            and name in self._led_to
+            and (self._roots.get(name) in cohorts or not wanted.isdisjoint(reach))
         )
 
     def ahead_of(self, one: KueueWorkload, queue: str) -> tuple[KueueWorkload, ...]:
         """Who waits in the same ClusterQueue and is served before this Workload, once it waits there too."""
         return tuple(other for other in self.pending(queue) if other.key != one.key and other.order < one.order)
+
+    @cached_property
+    def _used(self) -> Mapping[str, int]:
+        return {
+            queue: sum(one.gpus(self.gpu_resource) for one in all_ if one.has_quota)
+            for queue, all_ in self.by_queue.items()
+        }
 
     def free_quota(self, queue: str) -> int | None:
         """GPUs of a ClusterQueue's own quota that nobody has reserved; None where it has none in GPUs."""
@@ -127,5 +148,4 @@ class Scope:
             for resource in flavor.get("resources") or ()
             if resource.get("name") == self.gpu_resource
         ]
-        used = sum(one.gpus(self.gpu_resource) for one in self.by_queue.get(queue, ()) if one.has_quota)
-        return sum(quota) - used if quota else None
+        return sum(quota) - self._used.get(queue, 0) if quota else None
