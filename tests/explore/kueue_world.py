@@ -10,14 +10,16 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from tests.explore.faults import Faulty
 from tests.fakes.ledger import FakeLedger
-from tests.schedulers.kueue_world import SPACE, Kept, World
+from tests.schedulers.kueue_world import SPACE
 
 from trimtab.clock import iso
 from trimtab.errors import DecisionRefused, SchedulerGone
 from trimtab.issue import decisions
+from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Budget, Command, CommandState
 
 WAIT_SECONDS = 2000.0
@@ -31,7 +33,8 @@ POD = re.compile(r"(-\d+)-[0-9a-z]{5}(?=[\"\\ ])")
 class Saved:
     """Everything that a daemon and its cluster are made of."""
 
-    kept: Kept
+    kept: Any
+    """What the rig keeps and takes up again; its `state` is the server's."""
     stored: dict[int, Command] = field(default_factory=dict)
     facts: dict = field(default_factory=dict)
     is_paused: bool = False
@@ -42,14 +45,16 @@ class Saved:
 class KueueWorld(Faulty):
     """One state, on the rig that all of them share. `nodes` are those that an operator may touch."""
 
-    def __init__(self, rig: World, saved: Saved, nodes: tuple[str, ...]) -> None:
+    keeps_log = False
+
+    def __init__(self, rig: Any, saved: Saved, nodes: tuple[str, ...]) -> None:
         self.rig, self.saved, self.nodes = rig, saved, nodes
         self._key: Hashable = None
 
     @classmethod
-    def of(cls, rig: World, nodes: tuple[str, ...]) -> KueueWorld:
+    def of(cls, rig: Any, nodes: tuple[str, ...]) -> KueueWorld:
         """The rig as it stands."""
-        rig.kube.keeps_log = False
+        rig.kube.keeps_log = cls.keeps_log
         return cls(rig, Saved(rig.keep()), nodes)
 
     # --- what it is
@@ -59,12 +64,12 @@ class KueueWorld(Faulty):
             self.take_up()
             commands = "\n".join(_command_text(one, self.rig.clock.now()) for one in self.saved.stored.values())
             facts = sorted(f"{kind} {name}" for kind, name in self.saved.facts)
-            text = f"{self.rig.kube.state_key()}\n{commands}\n{facts} {self.saved.is_paused} {self.saved.person}"
-            self._key = _plain(text)
+            rest = f"{facts} {self.saved.is_paused} {sorted(self.saved.person.items())}"
+            self._key = _plain(f"{self.rig.kube.state_key(_without_events)}\n{commands}\n{rest}")
         return self._key
 
     def fork(self) -> KueueWorld:
-        return KueueWorld(self.rig, _copied(self.saved), self.nodes)
+        return type(self)(self.rig, _copied(self.saved), self.nodes)
 
     def take_up(self) -> None:
         """The rig becomes this state, with a daemon that has just been started."""
@@ -86,13 +91,23 @@ class KueueWorld(Faulty):
     # --- what can happen
 
     def steps(self) -> Iterator[tuple[str, KueueWorld]]:
-        yield "Kueue goes on", self._after(lambda world: world.rig.kueue.settle())
+        yield "the cluster goes on", self._after(lambda world: world.go_on())
         yield "beat", self._after(lambda world: world.beat_once())
+
+    def go_on(self) -> None:
+        """Everybody but the daemon acts until all is still."""
+        self.rig.kueue.settle()
+
+    def jobs(self) -> Iterator[tuple[str, str]]:
+        """Names and addresses of what an operator may delete."""
+        for job in self.rig.kube.all("jobs.batch"):
+            name = job["metadata"]["name"]
+            yield name, f"/apis/batch/v1/namespaces/{SPACE}/jobs/{name}"
 
     def quiet(self) -> None:
         self.take_up()
         self.beat_once()
-        self.rig.kueue.settle()
+        self.go_on()
         self.put_down()
 
     def wait(self) -> None:
@@ -114,6 +129,11 @@ class KueueWorld(Faulty):
             rig.kube.restore(late.kept.state)
         snapshot = rig.reader.snapshot()
         rig.kube.restore(present)
+        self.decide(snapshot)
+
+    def decide(self, snapshot: ClusterSnapshot) -> None:
+        """What the daemon makes of a snapshot."""
+        rig = self.rig
         if rig.settings.admission_check:
             rig.check.step()
         rig.findings = [replace(one, last_seen_at=snapshot.taken_at) for one in rig.findings]
@@ -164,9 +184,8 @@ class KueueWorld(Faulty):
             else:
                 yield f"cordon {name}", lambda world, name=name: world._cordon(name)
         self.take_up()
-        for job in self.rig.kube.all("jobs.batch"):
-            path = f"/apis/batch/v1/namespaces/{SPACE}/jobs/{job['metadata']['name']}"
-            yield f"delete {job['metadata']['name']}", lambda world, path=path: world._delete(path)
+        for name, path in self.jobs():
+            yield f"delete {name}", lambda world, path=path: world._delete(path)
         for number in self.saved.stored:
             yield (
                 f"undo R{number}",
@@ -207,6 +226,11 @@ def _command_text(command: Command, now: datetime) -> str:
     return f"{command.id} {command.state} {advice.purpose} {advice.fingerprint} {moments} {age} " + (
         f"{command.undo_requested_by} {command.given_back_at is None}"
     )
+
+
+def _without_events(key: tuple[str, str, str], one: Any) -> Any:
+    """Nobody acts on events."""
+    return None if key[0].startswith("events") else one
 
 
 def _plain(text: str) -> str:

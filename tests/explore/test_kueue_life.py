@@ -51,10 +51,6 @@ def test_in_every_state_nothing_of_a_persons_is_undone_and_every_way_comes_to_a_
 class Careless(KueueWorld):
     """A person whose cordon is taken off behind their back."""
 
-    def fork(self) -> KueueWorld:
-        made = super().fork()
-        return Careless(made.rig, made.saved, made.nodes)
-
     def beat_once(self, late=None) -> None:
         super().beat_once(late)
         for name, what in self.saved.person.items():
