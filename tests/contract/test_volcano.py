@@ -73,7 +73,9 @@ def compare(scene: Scene, told: Story, refusals: list[tuple[int, str]]) -> None:
     assert refusals == answers(scene.name)
 
 
-PASSING = ("no place: gang not ready", "Unschedulable")
+UNCORDONED = "*: 1 node(s) had untolerated taint(s), [0-9]* Insufficient nvidia.com/gpu."
+"""Said when a cycle comes after an uncordon and before the node controller took its taint away."""
+PASSING = ("no place: gang not ready", "Unschedulable", UNCORDONED)
 """Said or not said, depending on which moment a scheduling cycle hits: no matter, where something else follows."""
 FLEETING = {("leaving", "gone"), ("Unknown", "gone"), ("Pending", "gone"), ("Completed", "gone")}
 """Steps that may or may not be seen before the end: a pod that runs nothing leaves at once, a cycle comes between."""

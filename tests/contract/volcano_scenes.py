@@ -258,7 +258,6 @@ def _resize_min_available(stage: Stage, needed: int) -> None:
 EVICTED_GONE = "Pod j-worker-1: gone"
 RESTARTING = "Job j: Restarting retry 1"
 AFTER_GONE = ((EVICTED_GONE, RESTARTING), (RESTARTING, "PodGroup j: gone"), ("PodGroup j: gone", "PodGroup j: made"))
-BEFORE_GONE = ((RESTARTING, EVICTED_GONE), ("PodGroup j: Unknown", RESTARTING))
 BY_UNKNOWN = (("PodGroup j: Unknown", "Pod j-worker-0: marked out of sync"),)
 ONE_POD = (("PodGroup j: Unknown", EVICTED_GONE), (EVICTED_GONE, "Pod j-worker-1: made"))
 
@@ -268,7 +267,7 @@ REMADE_GROUP = ("Unknown", "Pending", "Inqueue")
 SCENES = (
     Scene("a-evict-no-policy", _e_before, _a, moved_place, orders=ONE_POD[:1]),
     Scene("a4-no-room", _a4_before, _a4, moved_place, orders=ONE_POD),
-    Scene("a6-unknown-policy", gang(policies=policy("Unknown")), evict_without_cordon, orders=BEFORE_GONE),
+    Scene("a6-unknown-policy", gang(policies=policy("Unknown")), evict_without_cordon, orders=BY_UNKNOWN),
     Scene("a8-elastic-gang", gang(min_available=2), evict_without_cordon),
     Scene("a10-dead-node-no-policy", gang(per_task=4), _a10, has_webhooks=True),
     Scene("b-evict-restartjob", gang(policies=policy("PodEvicted")), evict_and_wait, orders=AFTER_GONE),

@@ -77,7 +77,7 @@ def _i3_webhook(stage: Stage) -> None:
 
 
 def _i4_before(stage: Stage) -> None:
-    two_to_move(filled=(4, 4), has_waiting=False, annotations={"fake/term-s": "2"})(stage)
+    two_to_move(filled=(4, 4), has_waiting=False, annotations={"fake/term-s": "4"})(stage)
     stage.fill("n03", gpus=6)
     stage.create_job("big", replicas=1)
     stage.until_waiting("big-worker-0")
@@ -232,7 +232,7 @@ SCENES = (
         has_webhooks=True,
     ),
     Scene("i4-placeholder", _i4_before, _i4, of=("Job p6", "Job p7")),
-    Scene("i5-halfgang-vs-pending", _i5_before, _i5),
+    Scene("i5-halfgang-vs-pending", _i5_before, _i5, passing=WHILE_TOLERATED),
     Scene("i10-restart-in-closed-queue", _i10_before, _i10, has_webhooks=True),
     Scene("i11-phantom-no-hold", two_to_move(filled=(0, 4), **SLOW), _i11, named_place, of=CONTESTED),
     Scene("i12-phantom-cordon", two_to_move(filled=(0, 4), **SLOW), _i12, named_place, of=CONTESTED),

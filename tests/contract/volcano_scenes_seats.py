@@ -248,7 +248,13 @@ SCENES = (
     ),
     Scene("g6-topology-stuck-cure", _gang_in_rack(3, topology=HARD), _g6, rack_place),
     Scene("h1-consolidate-cordon", two_to_move(filled=(2, 6)), _h1, named_place, passing=ONE_POD_GROUP),
-    Scene("h3-nominated", two_to_move(filled=(2, 6), has_waiting=False), _h3, named_place, passing=ONE_POD_GROUP),
+    Scene(
+        "h3-nominated",
+        two_to_move(filled=(2, 6), has_waiting=False),
+        _h3,
+        named_place,
+        passing=(*ONE_POD_GROUP, *WHILE_TOLERATED),
+    ),
     Scene("h9-gang-reserved-by-taint-patch-toleration", _h9_before, _h9, moved_place, passing=WHILE_TOLERATED),
     Scene(
         "h12-whole-gang-to-reserved-rack",

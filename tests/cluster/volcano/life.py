@@ -13,7 +13,8 @@ from tests.cluster.volcano.store import Mirror, Store
 
 from trimtab.clock import Clock
 
-START_SECONDS, TERM_SECONDS = 1.0, 1.0
+START_SECONDS, TERM_SECONDS = 1.0, 1.5
+"""A pod takes longer to end than a cycle lasts, so that every one is seen on its way out."""
 VANISH_SECONDS = 0.02
 """Between a pod's terminal phase and the end of its object: controllers look at the phase first."""
 EXIT_ON_TERM = 143
