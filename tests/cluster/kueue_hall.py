@@ -54,7 +54,7 @@ class Hall:
         plan = PlanSettings(is_finding_needed_to_make_room=False, spares_kept=0)
         self.planner = Planner(plan, adapter_rule=self._opinion)
         self.ledger = FakeLedger()
-        issue = IssueSettings(mode=mode, breaker_ratio=1.0)
+        issue = IssueSettings(mode=mode, breaker_ratio=1.0, missed_quiet_seconds=3.0, retry_seconds=3.0)
         self.issuer = Issuer(ledger=self.ledger, schedulers={"kueue": self.kueue}, settings=issue, clock=self.clock)
         self.findings: list[OpenFinding] = []
         self.plan: Plan | None = None

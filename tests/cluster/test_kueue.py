@@ -124,12 +124,11 @@ def test_story_c_while_small_jobs_stream_in(request: pytest.FixtureRequest, spac
 
     hall.beat_until(runs, "big runs", deadline_seconds=150, may_fail=True)
     ended = [one.state.value for one in hall.commands]
-    settled = [hall.ledger.results[one.id] for one in hall.commands if one.state is CommandState.SETTLED]
-    planned, hit = sum(one.seats_planned for one in settled), sum(one.seats_hit for one in settled)
+    results = [hall.ledger.results[one.id] for one in hall.commands if one.id in hall.ledger.results]
+    planned, hit = sum(one.seats_planned for one in results), sum(one.seats_hit for one in results)
     print(f"\nstory c, stream, {'exact' if is_exact else 'loose'}: {ended}, seats as planned {hit} of {planned}")
-    assert settled, hall.told()
     assert [one for one in hall.left() if not one.startswith("(")] == []
-    assert not is_exact or hit >= 0.95 * planned
+    assert not is_exact or hit >= 0.95 * planned > 0, hall.told()
 
 
 def test_a_thief_in_a_peer_queue_gets_neither_quota_nor_seat(hall: Hall, space: Space) -> None:
@@ -193,10 +192,12 @@ def test_the_check_fails_closed_and_opens_when_a_daemon_is_back(plane: Plane, ch
 def _fill(space: Space, nodes: list[str], *, queue: str = "tas", hall: Hall | None = None) -> None:
     """A job of one GPU and one of two on every node, five left on each."""
     for index, node in enumerate(nodes):
+        names = [f"v{index}a", f"v{index}b"]
         space.cordon(*(other for other in nodes if other != node))
-        for name, gpus in ((f"v{index}a", 1), (f"v{index}b", 2)):
+        for gpus, name in enumerate(names, start=1):
             space.gang(name, pods=1, gpus=gpus, queue=queue)
-            if hall is not None:
-                hall.beat_until(lambda name=name: space.seats(name), f"{name} let in")
+        if hall is not None:
+            hall.beat_until(lambda names=names: all(space.seats(name) for name in names), "let in")
+        for name in names:
             space.wait_running(name, 1)
         space.uncordon(*nodes)

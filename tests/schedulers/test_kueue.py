@@ -103,6 +103,27 @@ def test_room_is_made_and_a_stream_of_small_jobs_takes_none_of_it(has_check: boo
     assert all(world.seats(f"s{index}") for index in range(number)), "the stream goes on when it is over"
 
 
+def test_a_swap_waits_until_the_queue_is_open_again():
+    """On one node a gang that loses one pod, and a job that moves whole: in a held queue Kueue swaps nothing."""
+    world = World()
+    world.run_gang("train", topology=IN_A_RACK, can_replace_pods=True, annotations=REPLACEABLE, gpus=5)
+    node = world.seats("train")[0]
+    others = [f"n{number}" for number in range(1, 11) if f"n{number}" != node]
+    for name in others:
+        world.kube.edit(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
+    world.run_gang("small", pods=1, gpus=2)
+    for name in others:
+        world.kube.edit(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
+    world.settle()
+    uids = {pod["metadata"]["uid"] for pod in world.pods("train") if pod["spec"]["nodeName"] != node}
+    world.bad(node)
+    world.beat_until(world.has_settled)
+    assert uids <= {pod["metadata"]["uid"] for pod in world.pods("train")}
+    assert node not in (*world.seats("train"), *world.seats("small"))
+    evicted = next(index for index, what in enumerate(world.said) if what.startswith("evict"))
+    assert world.said.index("open ClusterQueue tas") < evicted
+
+
 def test_freed_quota_is_not_stolen():
     """The queue is full and a job waits for quota: held meanwhile, the victim is served first, being older."""
     world = World(nodes=4, per_rack=4, gpus=16)

@@ -11,7 +11,8 @@ from trimtab.clock import Clock
 from trimtab.model.advice import Subject
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Command, Move, Recommendation, Refusal, Way
-from trimtab.schedulers.kueue_moves import NAME, Carry
+from trimtab.schedulers.kueue_moves import NAME, Carry, Parts
+from trimtab.schedulers.kueue_release import Release
 from trimtab.schedulers.kueue_rules import Case, first_no
 from trimtab.schedulers.kueue_scope import Scope
 from trimtab.schedulers.kueue_way import way_of
@@ -32,6 +33,7 @@ class KueueScheduler:
         self._settings = settings
         self._clock = clock
         self._scope: Scope | None = None
+        self._swapped: dict[str, float] = {}
 
     def refusal(self, move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
         """Why Kueue would not do it, or somebody would take the seat; or None."""
@@ -53,18 +55,24 @@ class KueueScheduler:
 
     def hold(self, command: Command) -> None:
         """Cordon, stop the queues where somebody could take what is freed, and write the seats down."""
-        self._carry(command).hold()
+        Carry(**self._parts(command)).hold()
 
     def submit(self, command: Command) -> None:
         """The next step: stop, wait until it has stopped fully, seat, start again, open the queues."""
-        self._carry(command).submit()
+        Carry(**self._parts(command)).submit()
 
     def release(self, command: Command) -> None:
         """Give everything back that bears the command's mark; what it stopped starts again."""
-        self._carry(command).release()
+        Release(**self._parts(command)).release()
 
-    def _carry(self, command: Command) -> Carry:
-        return Carry(pen=self._pen, scope=self._of_view(), settings=self._settings, command=command)
+    def _parts(self, command: Command) -> Parts:
+        return {
+            "pen": self._pen,
+            "scope": self._of_view(),
+            "settings": self._settings,
+            "command": command,
+            "swapped": self._swapped,
+        }
 
     def _of_view(self) -> Scope:
         """What the view says about queues, worked out once a view."""

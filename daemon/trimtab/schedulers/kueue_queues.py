@@ -120,6 +120,11 @@ class QueueHolds:
         found = self.read(CLUSTER_QUEUES, key)
         return found is None or (stop_policy(found) != "None" and is_inactive(found))
 
+    def marks(self, key: str) -> list[str]:
+        """Commands that hold a ClusterQueue at this moment."""
+        found = self.read(CLUSTER_QUEUES, key)
+        return [one.mark for one in _holds(found, self.pen.prefix)] if found is not None else []
+
     def bearing(self) -> tuple[tuple[str, str], ...]:
         """Queues of the snapshot that bear the command's mark."""
         return tuple(
