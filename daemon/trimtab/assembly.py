@@ -106,6 +106,9 @@ class Daemon:
         if not any(self._is_stalled(beat) for beat in self._beats):
             self._service.alive("; ".join(beat.last_sentence for beat in self._beats if beat.last_sentence))
 
+    def _why_not_well(self) -> str:
+        return ", ".join(beat.name for beat in self._beats if self._is_stalled(beat) or not beat.is_alive)
+
     def _is_stalled(self, beat: Beat) -> bool:
         return (beat.quiet_seconds or 0.0) > max(STALL_SECONDS_MIN, 10 * beat.interval_seconds)
 
@@ -115,7 +118,8 @@ class Daemon:
         self._ingest.stop()
         for beat in self._beats:
             beat.stop()
-        self._link.stop()
+        # A write may be under way in a beat that did not end: the lease then runs out by itself.
+        self._link.stop(is_writing=any(beat.is_alive for beat in self._beats))
         self._people.stop()
         self._slow.shutdown(wait=False)
         self._scrapes.close()
@@ -184,6 +188,7 @@ class Daemon:
                 clock=self.clock,
                 asker=self._link.asker,
                 notify=self._link.notify,
+                **({"why_not_write": self._link.lease.why_not} if self._link.lease is not None else {}),
             ),
             link=self._link,
             box=self._box,
@@ -257,6 +262,7 @@ class Daemon:
             clock=self.clock,
             cluster=self.settings.cluster,
             counts=self._ingest_counts,
+            why_not_well=self._why_not_well,
         )
         return Listener(
             app,

@@ -46,6 +46,8 @@ log = structlog.get_logger()
 DAY = timedelta(days=1)
 REFILL_REPORTS = 500
 SNAPSHOT_AGE_SECONDS_MIN = 30.0
+BLIND_SECONDS = 60.0
+"""So long without a whole snapshot is no hiccup: from then on what has begun is given back when its time is over."""
 JUDGED_AGE_SECONDS_MAX = 300.0
 """Findings that were judged longer ago, or by an earlier daemon only, are no ground for a move."""
 NO_SCHEDULER = "No scheduler is set up: who holds which GPU is as the reports say, and nothing is planned"
@@ -169,6 +171,7 @@ class Central:
         except SchedulerError as error:
             self.counts.scheduler_failures_total += 1
             self._doubt = str(error)
+            self._go_on_blind()
             raise
         self.snapshot, self._doubt = snapshot, ""
         now = parts.clock.now()
@@ -177,7 +180,7 @@ class Central:
         plan = self._why_not_judged(snapshot, now) or parts.planner.propose(
             snapshot, findings, budget, self._standing(), self._taken_out(snapshot)
         )
-        attended = parts.link.attend() if parts.link.attend is not None else ""
+        attended = self._attend()
         was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget, findings)
         self._tell(was)
         self._plan = self._advance.plan or plan
@@ -187,6 +190,21 @@ class Central:
             self._remember_outcomes()
             self._publish(now)
         return "; ".join(said for said in (plan.sentence, attended, self._advance.sentence) if said)
+
+    def _attend(self) -> str:
+        """What waits for our answer each beat, whatever else cannot be seen."""
+        attend = self._parts.link.attend
+        try:
+            return attend() if attend is not None else ""
+        except SchedulerError as error:
+            return f"not answered: {error}"
+
+    def _go_on_blind(self) -> None:
+        """No whole snapshot: nothing new, but nobody's work may be left stopped for ever either."""
+        self._attend()
+        last = self.snapshot
+        if last is not None and (self._parts.clock.now() - last.taken_at).total_seconds() > BLIND_SECONDS:
+            self._parts.issuer.give_up(last)
 
     # --- what the beats share
 
@@ -234,7 +252,9 @@ class Central:
         """Count what has changed of a command and say it on the cluster's own objects; what stood before is no news."""
         if not was.sentence:
             return
-        tell = self._parts.link.tell
+        lease, tell = self._parts.link.lease, self._parts.link.tell
+        if lease is not None and lease.why_not() is not None:
+            tell = None  # whoever acts tells
         states = {command.id: command.state for command in was.commands}
         for command in self._advance.commands:
             if states.get(command.id) is command.state:
@@ -252,7 +272,9 @@ class Central:
         """Nodes that commands of ours keep cordoned, with the findings that those rested on."""
         history, found = self._parts.history, []
         for command in history.holding():
-            findings = [one for one in map(history.finding, command.recommendation.findings) if one is not None]
+            rested_on = [history.finding(one) for one in command.recommendation.findings]
+            # One that nobody remembers is one whose gate nobody knows: then all of them prove nothing.
+            findings = [one for one in rested_on if one is not None] if None not in rested_on else []
             for node in command.lasting_nodes:
                 seen = snapshot.node_by_name.get(node)
                 if seen is not None and seen.cordoned_by == command.mark:

@@ -6,6 +6,7 @@ import secrets
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from trimtab.clock import Clock
 from trimtab.issue.asking import HttpAsker
@@ -32,8 +33,20 @@ from trimtab.show.metrics_facts import ClusterFacts, ReadFacts
 ASK_TOKEN_ENVIRONMENT = "TRIMTAB_ASK_TOKEN"
 
 
+class Stop(Protocol):
+    """Ends a link."""
+
+    def __call__(self, *, is_writing: bool) -> None:
+        """`is_writing`: something may still be under way, so the lease is not given up."""
+        ...
+
+
 def _nothing() -> None:
-    """Nothing to start or to end."""
+    """Nothing to start."""
+
+
+def _stop_nothing(*, is_writing: bool) -> None:
+    """Nothing to end."""
 
 
 def _no_notes() -> tuple[str, ...]:
@@ -67,7 +80,7 @@ class Link:
     facts: Callable[[], ClusterFacts | None] = _no_facts
     """What was read, written and told so far, for /metrics."""
     start: Callable[[], None] = _nothing
-    stop: Callable[[], None] = _nothing
+    stop: Stop = _stop_nothing
 
 
 def link_of(
@@ -127,8 +140,9 @@ def _kubernetes(
             lease_epoch=lease.epoch,
         )
 
-    def stop() -> None:
-        lease.release()
+    def stop(*, is_writing: bool) -> None:
+        if not is_writing:
+            lease.release()
         mirror.stop()
         api.close()
 

@@ -38,6 +38,8 @@ class Scene:
     issuer: Issuer = field(init=False)
     asker: Asker | None = None
     told: list[str] = field(default_factory=list)
+    why_not_write: str | None = None
+    """Another daemon is the one that acts, in words."""
     closed: tuple[OpenFinding, ...] = ()
     """Findings that have ended."""
 
@@ -55,6 +57,7 @@ class Scene:
             clock=self.clock,
             asker=self.asker,
             notify=self.notify,
+            why_not_write=lambda: self.why_not_write,
         )
 
     def beat(self, *, seconds: float = 10.0, plan: Plan | None = None) -> Advance:

@@ -72,12 +72,14 @@ class Issuer:
         clock: Clock,
         asker: Asker | None = None,
         notify: Notify | None = None,
+        why_not_write: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`schedulers` by controller; with `is_dry_run` set nothing that begins writes to any of them.
 
         `asker` asks owners who want to be asked first; without one a person's approval is their yes. `notify` tells
-        owners of a move that is about to begin.
+        owners of a move that is about to begin. `why_not_write`: another daemon is the one that acts, in words.
         """
+        self._why_not_write = why_not_write
         self._desk = Desk(ledger=ledger, hands=Hands(schedulers, is_dry_run=settings.is_dry_run), settings=settings)
         self._ledger = ledger
         self._settings = settings
@@ -108,13 +110,12 @@ class Issuer:
         `findings`: all that are open. Without them a node that somebody opened counts as a veto, whatever healed.
         """
         beat = self._beat(plan, snapshot, budget, findings)
-        released = release_all(self._desk, beat)
-        self._strays.sweep(beat)
-        for command in self._ledger.commands(live_only=True):
-            self._steps[command.state](command, beat)
-        for vetoed, said in beat.vetoed:
-            self._openings.veto(vetoed, said, beat)
-        self._openings.see(beat)
+        standby = None if self._desk.hands.is_dry_run else self._why_not_write()
+        released = None
+        if standby is None:
+            released = self._act(beat)
+        else:
+            self._stand_by(beat, standby)
         self._keep_proposals(beat)
         commands = self._ledger.commands(live_only=False, since=beat.now - SHOWN)
         return Advance(
@@ -125,6 +126,43 @@ class Issuer:
             released=released,
             plan=beat.plan,
         )
+
+    def _act(self, beat: Beat) -> Released | None:
+        """One step of everything that writes, or has written."""
+        released = release_all(self._desk, beat)
+        self._strays.sweep(beat)
+        for command in self._ledger.commands(live_only=True):
+            self._steps[command.state](command, beat)
+        for vetoed, said in beat.vetoed:
+            self._openings.veto(vetoed, said, beat)
+        self._openings.see(beat)
+        return released
+
+    def _stand_by(self, beat: Beat, why: str) -> None:
+        """Whoever may not write decides nothing either: what is agreed waits, and says so."""
+        for command in self._ledger.commands(live_only=True):
+            if command.state is not CommandState.PROPOSED:
+                beat.refuse(command, "standby", f"{command.name} waits: {why}.")
+
+    def give_up(self, snapshot: ClusterSnapshot) -> str:
+        """While the cluster cannot be seen whole: what has begun is given back when its time is over or a person asks.
+
+        `snapshot` is the last whole one, for the outcome's arithmetic; adapters read afresh before they write.
+        """
+        beat = self._beat(Plan(made_at=self._clock.now(), is_whole=False), snapshot, None, None)
+        if self._why_not_write() is not None:
+            return ""
+        is_release = bool(self._ledger.standing(StandingKind.RELEASE))
+        for command in self._ledger.commands(live_only=True):
+            if not command.state.is_begun or command.is_dry:
+                continue
+            since = command.submitted_at or command.changed_at
+            if command.undo_requested_by is not None:
+                self._desk.undo(command, beat)
+            elif is_release or (beat.now - since).total_seconds() > self._settings.settle_seconds_max:
+                why = "everything is given back" if is_release else "the cluster cannot be seen whole: given back"
+                self._desk.end(command, CommandState.ABANDONED, why, was=command, beat=beat)
+        return "; ".join(beat.said)
 
     def _beat(
         self,

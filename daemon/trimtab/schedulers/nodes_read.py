@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from trimtab.schedulers.marks import CORDON, UNREADABLE, Hold, read_holds
 from trimtab.schedulers.movers import other_mover_of
 from trimtab.schedulers.objects import NodeObject, Taint
-from trimtab.schedulers.pen import WHO
 from trimtab.schedulers.places import PRODUCT_LABEL, Places
 from trimtab.schedulers.pods import Resources, quantity
 from trimtab.schedulers.slots import Offer
@@ -78,7 +77,7 @@ def node_facts(node: NodeObject, places: Places, settings: KubernetesSettings, r
         is_ready=any(one.type == "Ready" and one.status == "True" for one in node.status.conditions),
         is_spare=labels.get(settings.spare_label) == "true",
         is_cordoned=node.spec.unschedulable,
-        cordoned_by=_cordoned_by(node, holds),
+        cordoned_by=_cordoned_by(node, holds, settings.prefix),
         taints=tuple(one for one in closing if f"taint {taint_text(one)}" not in own),
         own_taints=tuple(one for one in closing if f"taint {taint_text(one)}" in own),
         holds=holds,
@@ -91,13 +90,13 @@ def taint_text(taint: Taint) -> str:
     return f"{taint.key}={taint.value}:{taint.effect}"
 
 
-def _cordoned_by(node: NodeObject, holds: Iterable[Hold]) -> str | None:
+def _cordoned_by(node: NodeObject, holds: Iterable[Hold], prefix: str) -> str | None:
     """The mark of our command; else whoever wrote it, as the server says."""
     if not node.spec.unschedulable:
         return None
     closer = node.closer
     mark = next((one.mark for one in holds if CORDON in one.what), None)
-    return mark if mark is not None and closer in (None, WHO) else closer or SOMEBODY
+    return mark if mark is not None and closer in (None, prefix) else closer or SOMEBODY
 
 
 def _has_gpus(node: NodeObject, resources: Resources) -> bool:

@@ -145,6 +145,8 @@ class KubernetesReader:
         self._api.get(VERSION)
         objects = self._mirror.objects()
         if objects.why_not_whole is not None:
+            # What is looked after beside the snapshot (the admission check) goes on with what there is.
+            self._view = replace(self._view, others=objects.others, served=objects.served)
             raise SchedulerUnavailable(f"The cluster is not seen whole: {objects.why_not_whole}")
         devices = self._devices()
         last, now = self._last, self._clock.now()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,8 +66,12 @@ def ingest_app(
     cluster: str,
     counts: IngestCounts | None = None,
     commit_timeout_seconds: float = COMMIT_TIMEOUT_SECONDS,
+    why_not_well: Callable[[], str] = str,
 ) -> Starlette:
-    """The application: POST /v1/reports, GET /healthz. `counts` also stands at `app.state.counts`."""
+    """The application: POST /v1/reports, GET /healthz. `counts` also stands at `app.state.counts`.
+
+    `why_not_well`: what in this process hangs, or nothing; then /healthz says 503, and whoever asks starts it again.
+    """
     desk = _Desk(
         inbox=inbox,
         tokens=tokens,
@@ -77,6 +81,7 @@ def ingest_app(
         counts=counts or IngestCounts(),
         commit_timeout_seconds=commit_timeout_seconds,
         bell=_Bell(),
+        why_not_well=why_not_well,
     )
     app = Starlette(
         routes=[
@@ -100,10 +105,12 @@ class _Desk:
     counts: IngestCounts
     commit_timeout_seconds: float
     bell: _Bell
+    why_not_well: Callable[[], str]
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
-        """Whether the listener lives; says nothing that needs a token."""
-        return _json(200, {"ok": True})
+        """Whether the process gets on; says nothing that needs a token."""
+        why = self.why_not_well()
+        return _json(503 if why else 200, {"ok": not why})
 
     async def take(self, request: Request) -> Response:
         """Reports in, acknowledgement out."""
