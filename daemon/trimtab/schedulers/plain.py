@@ -100,7 +100,7 @@ class Plain:
 
     def _keep_seats(self, command: Command, move: Move, owner: Owner) -> None:
         is_whole = stops_whole(owner.kind, move)
-        for node in dict.fromkeys(seat.node for seat in arriving_seats(move, is_whole=is_whole)):
+        for node in _kept_nodes(move, is_whole=is_whole):
             self._nodes.taint(command, node, SEAT)
             if move.before and is_whole and owner.kind is JOB:
                 self._nodes.label(command, node, SEAT)
@@ -120,10 +120,11 @@ class Plain:
             return
         seats = _seats_of(writes, move)
         is_whole = stops_whole(owner.kind, move)
+        kept = _kept_nodes(move, is_whole=is_whole) if Verb.RESERVE in verbs else ()
         if move.before and is_whole and Verb.SUSPEND in verbs:
-            self._stops.advance_whole(command, owner, seats)
+            self._stops.advance_whole(command, owner, seats, kept=kept)
         elif move.before and not is_whole:
-            self._stops.advance_evictions(command, owner)
+            self._stops.advance_evictions(command, owner, kept=kept)
         if Verb.RESERVE in verbs and not owner.is_suspended:
             self._stops.steer(command, owner, seats)
 
@@ -173,6 +174,10 @@ class Plain:
 
 def _writes_of(move: Move, writes: Sequence[Write]) -> list[Write]:
     return [write for write in writes if write.workload == move.workload]
+
+
+def _kept_nodes(move: Move, *, is_whole: bool) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(seat.node for seat in arriving_seats(move, is_whole=is_whole)))
 
 
 def _seats_of(writes: Sequence[Write], move: Move) -> Sequence[Seat]:

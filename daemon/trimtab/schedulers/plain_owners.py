@@ -86,12 +86,19 @@ class Owner:
 
     def is_suspended_by(self, manager: str) -> bool:
         """Whether this field manager suspended it last, as far as the server says; a person may have done so since."""
-        managers = [
+        return self.is_suspended and self._switched_by in ([], [manager])
+
+    def is_surely_suspended_by(self, manager: str) -> bool:
+        """Whether the server says that this field manager, and nobody else, suspended it."""
+        return self.is_suspended and self._switched_by == [manager]
+
+    @property
+    def _switched_by(self) -> list[Any]:
+        return [
             one.get("manager")
             for one in self.metadata.get("managedFields") or ()
             if "f:suspend" in ((one.get("fieldsV1") or {}).get("f:spec") or {})
         ]
-        return self.is_suspended and managers in ([], [manager])
 
     @property
     def spec(self) -> Mapping[str, Any]:

@@ -16,13 +16,31 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from trimtab.errors import SchedulerRefused, SchedulerVetoed
-from trimtab.model.command import Command, Move, Seat
+from trimtab.model.command import Command, Move, Seat, Verb
 from trimtab.schedulers.face import SEAT, escaped, value_of
 from trimtab.schedulers.kubernetes import PatchKind
-from trimtab.schedulers.marks import SUSPEND, Hold, annotation, hold_of, hold_text, read_holds, with_hold, without_hold
+from trimtab.schedulers.marks import (
+    SUSPEND,
+    UNREADABLE,
+    Hold,
+    annotation,
+    hold_of,
+    hold_text,
+    read_holds,
+    with_hold,
+    without_hold,
+)
 from trimtab.schedulers.nodes import Nodes
 from trimtab.schedulers.objects import Pod
-from trimtab.schedulers.plain_owners import JOB, Owner, ignores_disruption, is_homeless, is_serving, steering
+from trimtab.schedulers.plain_owners import (
+    JOB,
+    Owner,
+    address_of,
+    ignores_disruption,
+    is_homeless,
+    is_serving,
+    steering,
+)
 from trimtab.schedulers.plain_rules import QUEUE_NAME, leaving_seats, name_of
 
 TO_MOVE = "to move"
@@ -53,31 +71,48 @@ class Stops:
             body = {"metadata": self._signed(owner, hold)}
             self.nodes.pen.patch(command, owner.path, body, PatchKind.MERGE, what=f"mark {_full(owner)} as moving")
 
-    def advance_whole(self, command: Command, owner: Owner, seats: Sequence[Seat]) -> None:
-        """Stop; once every pod is gone, start again; never twice."""
+    def advance_whole(self, command: Command, owner: Owner, seats: Sequence[Seat], *, kept: Sequence[str]) -> None:
+        """Stop, if the nodes in `kept` still keep its seats; once every pod is gone, start again; never twice."""
         hold = hold_of(_annotations(owner), self.prefix, command.mark)
         name = owner.address.text
+        if self._is_wiped(command, owner):
+            raise SchedulerRefused(f"Somebody took our mark off {name} while it was suspended: it is started again.")
         if hold is None:
             raise SchedulerRefused(f"{name} is not the one that {command.name} was to move: it bears no mark of it.")
         if MOVED in hold.what:
             return
         if SUSPEND not in hold.what:
-            self._suspend(command, owner, hold)
+            self._suspend(command, owner, hold, kept)
         elif not owner.is_suspended_by(self.prefix):
             did = "suspended" if owner.is_suspended else "resumed"
             raise SchedulerVetoed(f"Somebody {did} {name} since {command.name} suspended it: a veto.")
         elif not owner.pods:
             self._resume(command, owner, seats, hold)
 
-    def _suspend(self, command: Command, owner: Owner, hold: Hold) -> None:
+    def _suspend(self, command: Command, owner: Owner, hold: Hold, kept: Sequence[str]) -> None:
         name = owner.address.text
         if owner.is_suspended:
             raise SchedulerRefused(f"Somebody suspended {name}; it is theirs to resume.")
         if QUEUE_NAME in (owner.metadata.get("labels") or {}):
             raise SchedulerRefused(f"{name} is admitted by Kueue, which alone suspends and resumes it.")
+        self._keep(command, kept)
         stopped = changed(hold, what=(SUSPEND,), before={"suspend": False})
         body = {"metadata": self._signed(owner, stopped), "spec": {"suspend": True}}
         self.nodes.pen.patch(command, owner.path, body, PatchKind.MERGE, what=f"suspend {_full(owner)}")
+
+    def _keep(self, command: Command, kept: Sequence[str]) -> None:
+        """Nothing stops before its seat is kept. A taint that a person took off is a veto; one lost is set anew."""
+        for node in kept:
+            self.nodes.taint(command, node, SEAT)
+
+    def _is_wiped(self, command: Command, owner: Owner) -> bool:
+        """Whether our annotation is gone from what the server still says that we suspended, as the command was to."""
+        is_to_stop = any(
+            write.verb is Verb.SUSPEND and address_of(write.workload or "") == owner.address
+            for write in command.recommendation.writes
+        )
+        is_signed = any(one.mark != UNREADABLE for one in read_holds(_annotations(owner), self.prefix))
+        return is_to_stop and not is_signed and owner.is_surely_suspended_by(self.prefix)
 
     def _resume(self, command: Command, owner: Owner, seats: Sequence[Seat], hold: Hold) -> None:
         """Start again. A Job's pods are let onto their seats from their first moment on, where the server permits."""
@@ -122,6 +157,9 @@ class Stops:
         """Start what this command stopped, unless somebody has; take its signature off."""
         hold = hold_of(_annotations(owner), self.prefix, command.mark)
         if hold is None:
+            if self._is_wiped(command, owner):
+                wiped = {"metadata": _version(owner), "spec": {"suspend": False}}
+                self.nodes.pen.patch(command, owner.path, wiped, PatchKind.MERGE, what=f"resume {_full(owner)}")
             return
         rest = hold_text(without_hold(read_holds(_annotations(owner), self.prefix), command.mark))
         body: dict[str, Any] = {"metadata": {**_version(owner), "annotations": {annotation(self.prefix): rest}}}
@@ -146,7 +184,7 @@ class Stops:
         hold = hold_of(pod.metadata.annotations, self.prefix, command.mark)
         return hold is not None and LEAVES in hold.what
 
-    def advance_evictions(self, command: Command, owner: Owner) -> None:
+    def advance_evictions(self, command: Command, owner: Owner, *, kept: Sequence[str]) -> None:
         """Evict the next pod, when the last one's replacement runs and no other is missing or going."""
         leavers = [pod for pod in owner.pods if self.is_leaver(command, pod)]
         if not leavers or any(pod.is_terminating for pod in owner.pods) or len(owner.pods) < owner.pods_wanted:
@@ -154,6 +192,7 @@ class Stops:
         if not all(is_serving(pod) for pod in owner.pods if pod not in leavers):
             return
         self._check_failures(owner)
+        self._keep(command, kept)
         self.nodes.evict(command, leavers[0])
 
     def _check_failures(self, owner: Owner) -> None:
