@@ -9,9 +9,11 @@ from tests.builders import a_workload
 from tests.fakes.ledger import FakeLedger
 from tests.issue.scenes import Scene, evacuation, room_making, to
 
+from trimtab.issue import decisions
 from trimtab.issue.look import is_ours, marks, owes
 from trimtab.model.cluster import Held, Queue, Reservation, WorkloadState
 from trimtab.model.command import CommandState, Mode
+from trimtab.model.standing import StandingKind
 from trimtab.settings import IssueSettings
 
 OTHER = "trimtab:0ddba11:R1"
@@ -117,3 +119,25 @@ def test_a_queue_that_a_command_holds_is_owed_when_it_is_over():
     snapshot = replace(scene.scheduler.snapshot(), queues=(Queue(name="research", held_by=settled.mark),))
     assert owes(settled.mark, settled, snapshot)
     assert not owes(settled.mark, replace(settled, state=CommandState.SUBMITTED), snapshot)
+
+
+@pytest.mark.parametrize(("lasts", "is_owed"), [(True, False), (False, True)])
+def test_of_a_settled_command_that_keeps_no_node_out_what_lasts_stays_until_it_is_given_back(lasts, is_owed):
+    scene = room_making()
+    settled = to(scene, CommandState.SETTLED)
+    assert settled.lasting_nodes == ()
+    scene.scheduler.marks.append(Held(mark=settled.mark, what="seats on workload research/eval-9", lasts=lasts))
+    assert owes(settled.mark, settled, scene.scheduler.snapshot()) is is_owed
+    given_back = replace(settled, given_back_at=scene.clock.now())
+    assert owes(settled.mark, given_back, scene.scheduler.snapshot())
+
+
+def test_a_release_of_everything_takes_what_lasts_of_a_settled_command_too():
+    scene = room_making()
+    settled = to(scene, CommandState.SETTLED)
+    scene.scheduler.marks.append(Held(mark=settled.mark, what="seats on workload research/eval-9", lasts=True))
+    decisions.release_all(scene.ledger, who="mei", now=scene.clock.now())
+    scene.beats(3)
+    assert scene.scheduler.held() == []
+    assert scene.ledger.standing(StandingKind.RELEASE) == ()
+    assert scene.command().state is CommandState.SETTLED

@@ -73,10 +73,13 @@ class Hands:
     def do(self, what: str, command: Command) -> None:
         """`hold`, `submit` or `release` on every scheduler concerned; all are tried. Raises the first SchedulerError.
 
-        Of a command that missed its seats after the stop, what is to last stays, as of one that settled.
+        Of a command that missed its seats after the stop, what is to last stays, as of one that settled. Once that is
+        given back (a person opened the node again), nothing of it stays: its claim would keep a later cordon closed.
         """
         if what == "release" and command.is_holding:
             command = replace(command, state=CommandState.SETTLED)
+        elif what == "release" and command.state.is_over and command.given_back_at is not None:
+            command = replace(command, state=CommandState.UNDONE)
         failed: SchedulerError | None = None
         for scheduler in self._concerned(command.recommendation, is_dry=command.is_dry):
             try:

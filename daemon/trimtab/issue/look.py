@@ -131,13 +131,21 @@ def is_ours(mark: str, ledger: str, command: Command | None) -> bool:
     return (read[0] == ledger and bool(ledger)) or (command is not None and command.mark == mark)
 
 
+def _lasts(command: Command) -> bool:
+    """Whether what is to last stays, though it keeps no node out: the notes of a gang that runs on its seats."""
+    return command.state is CommandState.SETTLED and command.given_back_at is None
+
+
 def owes(mark: str, command: Command | None, snapshot: ClusterSnapshot) -> bool:
-    """Whether what bears this mark of ours must be given back: its command is over, never began, or nobody knows it."""
+    """Whether what bears this mark of ours must be given back: its command is over, never began, or nobody knows it.
+
+    Of one that settled, what lasts stays: it may serve the next move of the same work.
+    """
     if command is None:
         return True
     if command.state.is_begun:
         return False
-    if not command.is_holding:
+    if not command.is_holding and not _lasts(command):
         return True
     lasting = command.lasting_nodes
     return (

@@ -52,6 +52,7 @@ def release_all(desk: Desk, beat: Beat) -> Released | None:
     for mark in request.marks:
         if mark in marks(beat.snapshot):
             _give_back_foreign(mark, request, desk, beat)
+    _let_go(request, desk, beat)
     left = [*_borne(desk, beat.snapshot, request), *(one.sentence for one in beat.refusals[was_refused:])]
     is_done = not left and not _is_open(desk)
     if is_done:
@@ -74,6 +75,18 @@ def _asked(command: Command, request: Standing) -> Command:
     if command.undo_requested_by is not None:
         return command
     return replace(command, undo_requested_by=request.who, reason=request.why)
+
+
+def _let_go(request: Standing, desk: Desk, beat: Beat) -> None:
+    """Of commands that settled and keep no node out, what lasts is given back too: their sweep then takes it."""
+    for mark in marks(beat.snapshot):
+        read = read_mark(mark)
+        command = desk.ledger.command(read[1]) if read is not None else None
+        if command is None or command.mark != mark or command.state is not CommandState.SETTLED:
+            continue
+        if command.given_back_at is None and not command.is_holding:
+            given = replace(command, given_back_at=beat.now)
+            desk.record(given, was=command, why=request.why, beat=beat)
 
 
 def _give_back_foreign(mark: str, request: Standing, desk: Desk, beat: Beat) -> None:
