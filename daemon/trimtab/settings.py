@@ -268,7 +268,8 @@ class KubernetesSettings(_Section, frozen=True, kw_only=True):
     ask_token_file: str = ""
     """File with the bearer token that is sent to `ask_url`, so that the hook knows who asks."""
     ask_url_prefixes: tuple[str, ...] = ()
-    """What a job's own `trimtab/ask-url` must begin with; empty = jobs' own hooks are not called, `ask_url` is."""
+    """Where a job's own hook (`trimtab/ask-first: <url>`) may be: the same scheme, host and port, and a path below.
+    Empty = jobs' own hooks are not called, `ask_url` is."""
     lease_name: str = "trimtab"
     """Our Lease in `namespace`: who holds it writes, nobody else does."""
     lease_seconds: Count = 15

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from tests.builders import a_node
 from tests.issue.hook import Hook, a_hook
 from tests.issue.scenes import Scene, evacuation, room_making, to
 
@@ -84,7 +85,7 @@ def test_a_yes_lets_the_move_begin_and_is_kept_with_the_command(hook, settings):
     assert (answer.answer, answer.said) == (Answer.YES, "after lunch is fine")
     assert hook.tokens == ["Bearer s3cret"]
     (question,) = hook.asked
-    assert question["id"] == f"{scene.mark}:{GANG}"
+    assert question["id"] == f"{scene.mark}:{scene.command().recommendation.fingerprint}:{GANG}"
     assert (question["command"], question["workload"], question["deadline"]) == ("R1", GANG, iso(answer.deadline))
     assert question["reason"].startswith("F1: gpu-02")
     assert any("owner of research/llama-70b: yes (after lunch is fine)" in line.why for line in scene.ledger.lines)
@@ -163,7 +164,8 @@ def test_a_hook_in_trouble_is_asked_again_under_the_same_id_until_it_answers(hoo
     hook.status = 200
     until(scene, is_in(scene, CommandState.SETTLED), seconds=5)
     assert len(hook.asked) == 3
-    assert {one["id"] for one in hook.asked} == {f"{scene.mark}:{GANG}"}
+    fingerprint = scene.command().recommendation.fingerprint
+    assert {one["id"] for one in hook.asked} == {f"{scene.mark}:{fingerprint}:{GANG}"}
 
 
 def test_a_hook_that_cannot_be_reached_has_said_no_in_the_end_and_why_is_kept():
@@ -221,6 +223,32 @@ def test_a_jobs_own_hook_is_called_only_where_the_site_allows_it(hook):
     refused.beats(4)
     assert refused.command().state is CommandState.PROPOSED, "no hook: a person decides"
     assert len(hook.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "is_allowed"),
+    [
+        ("https://hooks.corp/a", True),
+        ("https://hooks.corp", True),
+        ("https://HOOKS.corp:443/a?job=1", True),
+        ("https://hooks.corp.evil.io/a", False),
+        ("https://hooks.corp@evil.io/a", False),
+        ("https://hooks.corp:8443/a", False),
+        ("http://hooks.corp/a", False),
+        ("https://evil.io/https://hooks.corp/a", False),
+        ("https://hooks.corp:port/a", False),
+        ("https://hooks.corp\\@evil.io/a", False),
+        ("https://team.corp:8443/ask/mine", True),
+        ("https://team.corp:8443/ask", True),
+        ("https://team.corp:8443/asking", False),
+        ("https://team.corp:8443/ask/../admin", False),
+        ("https://team.corp:8443/ask/%2e%2e/admin", False),
+    ],
+)
+def test_a_jobs_own_hook_is_compared_part_by_part(url, is_allowed):
+    prefixes = ("https://hooks.corp", "https://team.corp:8443/ask")
+    asker = HttpAsker(KubernetesSettings(ask_url_prefixes=prefixes), SystemClock())
+    assert asker.can_ask(url) is is_allowed
 
 
 def test_without_a_hook_a_persons_approval_is_the_yes():
@@ -297,3 +325,63 @@ def test_without_a_time_owners_are_told_as_it_begins_and_nobody_is_told_in_a_dry
     dry = evacuation(settings=IssueSettings(mode=Mode.ACT, is_dry_run=True))
     dry.beats(6)
     assert dry.told == []
+
+
+# --- the move changes after its owners have been told or asked
+
+
+def elsewhere(scene):
+    """The seat of the plan is shut and another spare is there: the move becomes another one."""
+    scene.scheduler.nodes["gpu-23"] = a_node("gpu-23", is_spare=True)
+    scene.scheduler.cordon("gpu-22")
+    scene.beat()
+    assert scene.command().state is CommandState.PROPOSED
+    assert "gpu-23" in scene.command().recommendation.sentence
+
+
+def test_a_move_that_has_changed_is_told_anew_and_its_notice_begins_anew():
+    scene = evacuation(settings=IssueSettings(mode=Mode.APPROVE, notice_seconds=300))
+    scene.beat()
+    scene.approve()
+    until(scene, lambda: len(scene.told) == 1, seconds=5)
+    elsewhere(scene)
+    assert scene.command().noticed_at is None
+    scene.beat(seconds=400)
+    scene.approve()
+    scene.beats(3)
+    assert scene.command().state is CommandState.APPROVED
+    assert scene.scheduler.calls == []
+    first, second = scene.told
+    assert "moved to gpu-22" in first
+    assert "moved to gpu-23" in second
+
+
+def test_a_yes_is_for_the_move_that_was_asked_about_and_no_other(hook):
+    scene = asking(hook, settings=IssueSettings(mode=Mode.APPROVE, notice_seconds=300))
+    hook.answers("yes")
+    scene.beat()
+    scene.approve()
+    until(scene, lambda: any(one.answer for one in scene.command().answers.values()))
+    elsewhere(scene)
+    assert dict(scene.command().answers) == {}
+    hook.answers("no", said="not there")
+    scene.approve()
+    until(scene, is_in(scene, CommandState.REJECTED))
+    assert scene.command().reason == "The owner of llama-70b said no: not there"
+    assert len({one["id"] for one in hook.asked}) == len(hook.asked) == 2
+
+
+def test_a_not_before_outlives_a_change_of_the_move(hook):
+    scene = asking(hook, settings=APPROVE)
+    moment = iso(scene.clock.now() + timedelta(hours=1))
+    hook.answers("not_before", until=moment)
+    scene.beat()
+    scene.approve()
+    until(scene, lambda: any(one.answer for one in scene.command().answers.values()))
+    elsewhere(scene)
+    scene.approve()
+    advance = scene.beat(seconds=1)
+    assert [one.sentence for one in advance.refusals if one.rule == "owner"] == [
+        f"R1 waits: the owner of llama-70b asked for no move before {moment}."
+    ]
+    assert len(hook.asked) == 1

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 import structlog
@@ -31,6 +32,7 @@ AT_ONCE_MAX = 32
 """Questions that wait for their answers at one time; the others wait for a later beat."""
 CONNECT_SECONDS = 5.0
 SAID_CHARACTERS_MAX = 500
+PORTS = {"http": 80, "https": 443}
 
 
 class _Body(Struct, frozen=True, kw_only=True):
@@ -83,7 +85,7 @@ class HttpAsker:
             thread.join(timeout_seconds)
 
     def _hook(self, url: str | None) -> str | None:
-        if url and any(url.startswith(prefix) for prefix in self._settings.ask_url_prefixes if prefix):
+        if url and any(is_under(url, prefix) for prefix in self._settings.ask_url_prefixes if prefix):
             return url
         return self._settings.ask_url or None
 
@@ -144,6 +146,29 @@ class HttpAsker:
 
     def _nothing(self, question: Question, said: str) -> OwnerAnswer:
         return OwnerAnswer(asked_at=self._clock.now(), deadline=question.deadline, said=said)
+
+
+def is_under(url: str, prefix: str) -> bool:
+    """Whether `url` has the prefix's scheme, host and port, and its path begins with the prefix's. Doubt is a no."""
+    try:
+        at, allowed = urlsplit(url), urlsplit(prefix)
+        is_same_place = _place_of(at) == _place_of(allowed)
+    except ValueError:  # a port that is no number, a broken IPv6 address
+        return False
+    if not is_same_place or not at.hostname or "@" in at.netloc or _is_devious(url, at.path):
+        return False
+    folder = allowed.path.rstrip("/") + "/"
+    return at.path == allowed.path or at.path.startswith(folder)
+
+
+def _place_of(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    return parts.scheme, parts.hostname, parts.port or PORTS.get(parts.scheme)
+
+
+def _is_devious(url: str, path: str) -> bool:
+    """Whether a server could take it for another place than its text shows: `..`, a backslash, a control character."""
+    plain = unquote(path)
+    return ".." in plain.split("/") or "\\" in unquote(url) or not url.isprintable() or " " in url
 
 
 def _body_of(question: Question) -> Mapping[str, Any]:
