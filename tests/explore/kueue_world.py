@@ -65,7 +65,8 @@ class KueueWorld(Faulty):
             commands = "\n".join(_command_text(one, self.rig.clock.now()) for one in self.saved.stored.values())
             facts = sorted(f"{kind} {name}" for kind, name in self.saved.facts)
             rest = f"{facts} {self.saved.is_paused} {sorted(self.saved.person.items())}"
-            self._key = _plain(f"{self.rig.kube.state_key(_without_events)}\n{commands}\n{rest}")
+            objects = "\n".join(filter(None, self.rig.kube.state_key(_without_events).split("\n")))
+            self._key = _plain(f"{objects}\n{commands}\n{rest}")
         return self._key
 
     def fork(self) -> KueueWorld:
