@@ -56,6 +56,9 @@ class FakeMirror:
     def __init__(self, kube: FakeKube) -> None:
         self.kube = kube
 
+    def doubt(self) -> None:
+        """What it has is always of now."""
+
     def objects(self) -> Mirrored:
         """All of them as they are now."""
         others: dict[str, dict[str, Loose]] = {}

@@ -218,6 +218,9 @@ class Cluster:
             devices=lambda: dict(self.says),
         )
 
+    def doubt(self) -> None:
+        """What it has is always of now."""
+
     def objects(self) -> Mirrored:
         return self.now
 

@@ -213,6 +213,24 @@ def test_a_lost_watch_is_forgiven_for_a_while_and_then_the_read_is_too_old() -> 
     assert mirror.counts()["pods"].lists == 1, "the watch goes on from where it was"
 
 
+def test_what_was_lost_when_the_server_was_away_is_whole_only_when_it_is_heard_again() -> None:
+    kube, clock = a_kube(), FakeClock()
+    mirror = a_mirror(kube, clock, NODES_AND_PODS)
+    mirror.refresh()
+    kube.fail(SchedulerUnavailable("connection refused"), "/pods", hits_reads=True, times=99)
+    mirror.refresh()
+    clock.advance(1)
+    mirror.doubt()
+    assert mirror.objects().why_not_whole == (
+        "nodes have not been read again since the server was away; "
+        "pods have not been read again since the server was away"
+    )
+    kube.faults.clear()
+    clock.advance(1)
+    mirror.refresh()
+    assert mirror.objects().why_not_whole is None, "a watch that ended by itself after that is forgiven"
+
+
 def test_nulls_are_absences_and_one_unreadable_object_hides_no_other() -> None:
     kube = a_kube()
     kube.add(a_workload("fine") | {"status": None})

@@ -151,7 +151,7 @@ def test_a_connection_that_lived_long_makes_a_fresh_start() -> None:
         pace.begin()
         waits.append(pace.after(is_failure=True))
         clock.advance(waits[-1])
-    assert waits == [0.2, 0.4, 0.8, 1.6]
+    assert waits == [1.0, 2.0, 4.0, 8.0]
     pace.begin()
     clock.advance(290)
     assert pace.after(is_failure=False) == 0.0

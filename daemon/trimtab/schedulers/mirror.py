@@ -82,6 +82,7 @@ class Mirror:
         self._readings: dict[str, _Reading] = {}
         self._served = Served()
         self._discovery_error: SchedulerError | None = None
+        self._doubted_at: float | None = None
         self._is_discovered = False
         self._discovery = Pace(clock, random.random)
         self._is_discovery_wanted = threading.Event()
@@ -136,6 +137,10 @@ class Mirror:
             why_not_whole="; ".join(reasons) or None,
             notes=tuple(notes),
         )
+
+    def doubt(self) -> None:
+        """The server did not answer just now: what is lost since before now is whole only when it is heard again."""
+        self._doubted_at = self._clock.monotonic_seconds()
 
     def counts(self) -> Mapping[str, Counts]:
         """What each kind's reflector has done so far."""
@@ -259,6 +264,9 @@ class Mirror:
             return f"{kind.name} could not be read yet: {error}" if error else f"{kind.name} are not read yet"
         if lost_at is None:
             return None
+        doubted_at = self._doubted_at
+        if doubted_at is not None and doubted_at >= lost_at:
+            return f"{kind.name} have not been read again since the server was away"
         lost_seconds = self._clock.monotonic_seconds() - lost_at
         if lost_seconds <= self._stale_seconds_max:
             return None

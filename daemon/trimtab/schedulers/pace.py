@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 from trimtab.clock import Clock
 
-BASE_SECONDS = 0.2
+BASE_SECONDS = 1.0
+"""So that an outage does not use up a minute's attempts at its beginning: whoever is answered first wakes the others,
+and they may come at once. With 0.2 s they waited for their bound, up to 50 s after the server was back."""
 CAP_SECONDS = 30.0
 CLOSED_BASE_SECONDS = 3.0
 CLOSED_CAP_SECONDS = 7.0

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Protocol
 
 from trimtab.clock import Clock
-from trimtab.errors import SchedulerUnavailable
+from trimtab.errors import SchedulerError, SchedulerUnavailable
 from trimtab.model.cluster import ClusterSnapshot, Queue, Reservation
 from trimtab.model.devices import NodeDevices
 from trimtab.schedulers import kueue_read, volcano_read
@@ -84,6 +84,10 @@ class Mirrors(Protocol):
         """What is known now."""
         ...
 
+    def doubt(self) -> None:
+        """The server did not answer just now: what is lost since before now is whole only when it is heard again."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Last:
@@ -142,7 +146,11 @@ class KubernetesReader:
 
     def snapshot(self) -> ClusterSnapshot:
         """The cluster as it is now, whole, or SchedulerUnavailable."""
-        self._api.get(VERSION)
+        try:
+            self._api.get(VERSION)
+        except SchedulerError:
+            self._mirror.doubt()
+            raise
         objects = self._mirror.objects()
         if objects.why_not_whole is not None:
             # What is looked after beside the snapshot (the admission check) goes on with what there is.
