@@ -13,8 +13,8 @@ from tests.cluster.client import ApiError, Json, wait_for
 from tests.cluster.whole import Whole
 from tests.system.processes import eventually
 
-RACKS, NODES_PER_RACK = 2, 6
-CORDONED_MAX, MOVES_MAX, BROKEN_MAX, JOBS_MAX = 3, 2, 6, 8
+RACKS, NODES_PER_RACK = 2, 5
+CORDONED_MAX, MOVES_MAX, BROKEN_MAX, JOBS_MAX = 4, 2, 8, 16
 GUARDED = "guarded"
 SETTINGS = f"""\
 [issue]
@@ -68,7 +68,7 @@ class People:
             "pod dies": self._kill_pod,
             "kill daemon": self._kill_daemon,
         }
-        self.weights = [2, 2, 3, 4, 1, 1, 1, 1, 2, 2, 2, 1]
+        self.weights = [2, 2, 4, 9, 3, 1, 1, 1, 3, 2, 2, 1]
 
     def begin(self) -> None:
         """Work of every kind, some of it under a disruption budget, and the daemon."""
@@ -168,7 +168,7 @@ class People:
 
     def _cordon(self) -> str | None:
         node = self._node(is_closed=False)
-        if node is None or len(self.closed_by_hand) >= 3:
+        if node is None or len(self.closed_by_hand) >= 2:
             return None
         self._switch(node, is_closed=True)
         self.closed_by_hand.add(node["metadata"]["name"])
@@ -200,7 +200,7 @@ class People:
             return None
         self.number += 1
         name, queue = f"j{self.number}", self.random.choice(["tas", "flat", None])
-        pods, gpus = self.random.choice([(1, 1), (1, 8), (2, 4), (2, 8)])
+        pods, gpus = self.random.choice([(1, 1), (1, 2), (1, 4), (1, 8), (2, 4), (2, 8)])
         marks = {"can_replace_pods": True, "annotations": {"trimtab/replaceable-pods": "true"}}
         self.space.gang(name, queue=queue, pods=pods, gpus=gpus, **(marks if self.random.random() < 0.5 else {}))
         self.jobs[name] = queue
