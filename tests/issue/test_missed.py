@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.builders import a_workload, gpu_uuid
 from tests.issue.scenes import evacuation, relocation, room_making, to
 
@@ -11,7 +12,7 @@ from trimtab.issue import decisions
 from trimtab.issue.arrival import is_settled, seats_hit, why_missed
 from trimtab.issue.policy import backs_off_until
 from trimtab.model.cluster import Placement, WorkloadState
-from trimtab.model.command import CommandState, Mode
+from trimtab.model.command import CommandState, Mode, Verb, Write
 from trimtab.settings import IssueSettings
 
 ACT = IssueSettings(mode=Mode.ACT)
@@ -218,3 +219,28 @@ def test_a_cordon_alone_is_never_kept_back():
     alone = replace(missed.recommendation, moves=())
     assert backs_off_until(missed.recommendation, [missed], ACT, scene.clock.now()) is not None
     assert backs_off_until(alone, [missed], ACT, scene.clock.now()) is None
+
+
+# --- the node that it closed is deleted
+
+
+def test_a_drain_whose_node_is_deleted_after_the_stop_settles():
+    scene = evacuation(settings=ACT)
+    to(scene, SUBMITTED)
+    del scene.scheduler.nodes["gpu-02"]
+    scene.beats(6)
+    assert scene.command().state is CommandState.SETTLED, scene.command().reason
+    assert "gpu-22" in scene.scheduler.jobs["research/llama-70b"].nodes
+    assert scene.ledger.holding() == (), "given back with its node"
+
+
+@pytest.mark.parametrize("verb", [Verb.CORDON, Verb.TAINT_DEVICE])
+def test_what_is_to_stay_on_a_node_counts_as_done_once_the_node_is_gone(verb):
+    scene = evacuation(settings=ACT)
+    command = to(scene, SUBMITTED)
+    write = Write(verb=verb, node="gpu-00", gpu=gpu_uuid("gpu-00", 0), lasts=True)
+    command = replace(command, recommendation=replace(command.recommendation, writes=(write,), moves=()))
+    snapshot = scene.scheduler.snapshot()
+    assert not is_settled(command, snapshot), "the node is there and open"
+    gone = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "gpu-00"))
+    assert is_settled(command, gone)

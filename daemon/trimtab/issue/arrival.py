@@ -22,9 +22,9 @@ from trimtab.model.command import Command, Move, RecommendationKind, Verb, Write
 def is_settled(command: Command, snapshot: ClusterSnapshot) -> bool:
     """Whether the snapshot shows all that the command was for."""
     for write in command.recommendation.writes:
-        if write.verb is Verb.CORDON and write.lasts and not is_in_place(write, command, snapshot):
-            return False
-        if write.verb in (Verb.TAINT_DEVICE, Verb.UNTAINT_DEVICE) and not is_in_place(write, command, snapshot):
+        is_lasting = write.verb is Verb.CORDON and write.lasts
+        is_device = write.verb in (Verb.TAINT_DEVICE, Verb.UNTAINT_DEVICE)
+        if (is_lasting or is_device) and not _is_gone(write, snapshot) and not is_in_place(write, command, snapshot):
             return False
         if write.verb is Verb.UNCORDON and not _is_lifted(write, snapshot):
             return False
@@ -148,6 +148,11 @@ def _is_new(move: Move, command: Command, workload: Workload) -> bool:
     return workload.started_at >= since or (
         workload.started_at >= since.replace(microsecond=0) and _is_off(move, workload)
     )
+
+
+def _is_gone(write: Write, snapshot: ClusterSnapshot) -> bool:
+    """Whether its node was deleted meanwhile: nothing lands there any more, which is what it was closed for."""
+    return write.node not in snapshot.node_by_name
 
 
 def _is_lifted(write: Write, snapshot: ClusterSnapshot) -> bool:
