@@ -10,7 +10,7 @@ from trimtab.errors import DecisionRefused, LedgerConflict, UnknownCommand
 from trimtab.issue.ledger import Ledger
 from trimtab.issue.policy import refusal_to_approve
 from trimtab.model.command import Command, CommandState, read_mark
-from trimtab.model.standing import Standing, StandingKind
+from trimtab.model.standing import Answer, Standing, StandingKind
 from trimtab.schedulers.resources import pause_config_map
 from trimtab.settings import IssueSettings, KubernetesSettings
 
@@ -94,7 +94,11 @@ def undo(ledger: Ledger, command_id: int, *, reason: str, who: str, now: datetim
 
 
 def withdrawn(command: Command, why: str, now: datetime) -> Command:
-    """An approved command back among the proposals."""
+    """An approved command back among the proposals.
+
+    Its owners' yes and the notice were for the move as it was; a no and a "not before" are for any move of their work.
+    """
+    kept = {work: one for work, one in command.answers.items() if one.answer in (Answer.NO, Answer.NOT_BEFORE)}
     return replace(
         command,
         state=CommandState.PROPOSED,
@@ -102,6 +106,8 @@ def withdrawn(command: Command, why: str, now: datetime) -> Command:
         approved_by=None,
         approved_at=None,
         approved_fingerprint=None,
+        answers=kept,
+        noticed_at=None,
         reason=why,
     )
 

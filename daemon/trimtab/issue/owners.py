@@ -22,7 +22,10 @@ VOLUNTARY = (MoveKind.MIGRATE, MoveKind.CONSOLIDATE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What an owner is asked. `id` stays the same however often it has to be sent, so that a hook can tell."""
+    """What an owner is asked. `id` stays the same however often it has to be sent, so that a hook can tell.
+
+    Another move of the same command (other nodes, other steps) is another question, with another `id`.
+    """
 
     id: str
     command: str
@@ -137,7 +140,7 @@ def question_of(command: Command, workload: Workload, cluster: str) -> Question:
     """What its owner is asked."""
     advice = command.recommendation
     return Question(
-        id=f"{command.mark}:{workload.id}",
+        id=f"{command.mark}:{advice.fingerprint}:{workload.id}",
         command=command.name,
         cluster=cluster,
         workload=workload.id,
