@@ -44,10 +44,12 @@ from trimtab.schedulers.volcano_jobs import (
     back,
     is_at_zero,
     moved,
+    note_of,
     pods_version,
     read_group,
     read_job,
     read_pods,
+    rebuilt,
     ref_of,
     to_zero,
     zero_hold,
@@ -137,6 +139,8 @@ class VolcanoScheduler:
         job = read_job(self._pen.api, ref, self._settings.prefix)
         if job is None or job.phase in FINISHED:
             return
+        if self._is_wiped(command, job):
+            raise SchedulerRefused(f"Somebody took our note off {job.name} while it stood at zero: it is given back.")
         other = next((one.mark for one in job.holds if one.mark != command.mark and one.what), None)
         if other is not None:
             raise SchedulerBusy(f"{other} has {job.name} in hand.")
@@ -151,6 +155,8 @@ class VolcanoScheduler:
             self._steer(command, move, self._pods(move))
 
     def _stop(self, command: Command, move: Move, job: VolcanoJob, *, resumes: bool) -> None:
+        if is_at_zero(job):
+            raise SchedulerRefused(f"{job.name} wants no pods: somebody scaled it to zero.")
         choice = choose(job, move, read_pods(self._pen.api, ref_of(move.workload or "//")), resumes=resumes)
         if choice.why_not is not None:
             raise SchedulerRefused(f"{job.name}: {choice.why_not}.")
@@ -169,7 +175,9 @@ class VolcanoScheduler:
             self._commands.ask(command, job, ABORT, what=(SUSPEND,), why=why)
 
     def _go_on(self, command: Command, move: Move, job: VolcanoJob, hold: Hold, *, resumes: bool) -> None:
-        how, is_stopped = hold.before.get("how"), SUSPEND in hold.what
+        how, is_stopped = note_of(hold).how, SUSPEND in hold.what
+        if how not in (ZERO, RESTART, ABORT, RESUME):
+            raise SchedulerRefused(f"Our note on {job.name} was changed and cannot be read any more: it is given back.")
         if how == ZERO and is_stopped:
             if resumes:
                 self._bring_back(command, move, job, hold)
@@ -200,7 +208,7 @@ class VolcanoScheduler:
         if closed is not None:
             raise SchedulerBusy(f"{job.name} waits: {closed}.")
         self._seats.check(command, move)
-        body = [*job.test(), *back(job, hold), *job.signed(moved(hold))]
+        body = [*job.test(), *back(job, note_of(hold)), *job.signed(moved(hold))]
         since = pods_version(self._pen.api, ref_of(move.workload or "//"))
         self._patch(command, job, body, f"scale vcjob {job.name} back")
         self._seats.meet(command, move, since, pods=len(move.after))
@@ -290,13 +298,21 @@ class VolcanoScheduler:
 
     def _give_back_job(self, command: Command, ref: Ref) -> None:
         job = read_job(self._pen.api, ref, self._settings.prefix)
-        hold = job.hold(command.mark) if job is not None else None
-        if job is None or hold is None:
+        if job is None:
             return
+        hold = job.hold(command.mark)
+        if hold is None:
+            if self._is_wiped(command, job):
+                note = rebuilt(job, self._pods_before(command, job))
+                self._patch(command, job, [*job.test(), *back(job, note)], f"scale vcjob {job.name} back")
+            return
+        note = note_of(hold)
+        how = note.how
+        if not how and SUSPEND in hold.what and job.is_zeroed_by_us:
+            note = rebuilt(job, self._pods_before(command, job))
         body = [*job.test(), *job.unsigned(command.mark)]
-        how = hold.before.get("how")
-        if how == ZERO and SUSPEND in hold.what and is_at_zero(job):
-            self._patch(command, job, [*body, *back(job, hold)], f"scale vcjob {job.name} back")
+        if note.how == ZERO and SUSPEND in hold.what and is_at_zero(job):
+            self._patch(command, job, [*body, *back(job, note)], f"scale vcjob {job.name} back")
             return
         if how in (ABORT, RESUME) and not self._is_resumed(command, job, hold):
             return
@@ -306,7 +322,7 @@ class VolcanoScheduler:
 
     def _is_resumed(self, command: Command, job: VolcanoJob, hold: Hold) -> bool:
         """Whether what was aborted is on its way again; else the next step to that, and the note stays."""
-        if hold.before.get("how") == RESUME:
+        if note_of(hold).how == RESUME:
             return self._commands.follow(command, job, hold)
         if self._commands.withdraw(command, job, hold):
             return True
@@ -316,6 +332,23 @@ class VolcanoScheduler:
         return shows(job, hold)
 
     # --- small things
+
+    def _is_wiped(self, command: Command, job: VolcanoJob) -> bool:
+        """Whether our note is gone from a job that stands at zero by us, as the command was to bring it."""
+        workload = f"{job.metadata.get('namespace')}/{JOB_KIND}/{job.metadata.get('name')}"
+        writes = command.recommendation.writes
+        is_to_stop = any(one.verb is Verb.SUSPEND and one.workload == workload for one in writes)
+        return is_to_stop and not job.is_signed and job.is_zeroed_by_us
+
+    def _pods_before(self, command: Command, job: VolcanoJob) -> list[str]:
+        """The job's pods as the move was planned."""
+        workload = f"{job.metadata.get('namespace')}/{JOB_KIND}/{job.metadata.get('name')}"
+        return [
+            seat.pod
+            for move in self._moves(command.recommendation)
+            if move.workload == workload
+            for seat in move.before
+        ]
 
     def _case(self, move: Move) -> Case:
         view = self._view()

@@ -19,7 +19,7 @@ from trimtab.schedulers.face import value_of
 from trimtab.schedulers.kubernetes import PatchKind, Resource
 from trimtab.schedulers.marks import Hold, annotation, hold_text
 from trimtab.schedulers.pen import Pen
-from trimtab.schedulers.volcano_jobs import RESTARTING, VolcanoJob
+from trimtab.schedulers.volcano_jobs import RESTARTING, VolcanoJob, note_of
 
 COMMANDS = Resource(group="bus.volcano.sh", version="v1alpha1", plural="commands")
 RESTART, ABORT, RESUME = "RestartJob", "AbortJob", "ResumeJob"
@@ -65,7 +65,8 @@ class Commands:
             # Somebody else restarted it before ours was taken: ours would do it once more, at the cost of a retry.
             self.withdraw(command, job, hold)
             return True
-        action, tries = str(hold.before["how"]), int(hold.before["tries"])
+        note = note_of(hold)
+        action, tries = note.how, note.tries
         age_seconds = (self.pen.clock.now() - hold.at).total_seconds() if hold.at else REPEAT_SECONDS
         if age_seconds < TAKEN_SECONDS:
             return False
@@ -83,13 +84,14 @@ class Commands:
 
     def withdraw(self, command: Command, job: VolcanoJob, hold: Hold) -> bool:
         """Take back what still lies there; False when it was taken, or never posted."""
-        path = COMMANDS.path(str(job.metadata["namespace"]), str(hold.before.get("command")))
+        note = note_of(hold)
+        if note.command is None:
+            return False
+        path = COMMANDS.path(str(job.metadata["namespace"]), note.command)
         try:
             found = self.pen.api.get(path)
             uid = found["metadata"]["uid"]
-            self.pen.delete(
-                command, path, {"preconditions": {"uid": uid}}, what=f"withdraw {hold.before['how']} for {job.name}"
-            )
+            self.pen.delete(command, path, {"preconditions": {"uid": uid}}, what=f"withdraw {note.how} for {job.name}")
         except SchedulerGone:
             return False
         return True
@@ -97,11 +99,11 @@ class Commands:
 
 def shows(job: VolcanoJob, hold: Hold) -> bool:
     """Whether the Job has been stopped or restarted since the note; by whomever, it need not be asked again."""
-    if hold.before.get("how") == RESUME:
+    note = note_of(hold)
+    if note.how == RESUME:
         return job.phase not in ("Aborting", "Aborted")
-    before = hold.before
-    has_moved = job.retry_count > int(before.get("retryCount", 0)) or job.phase in RESTARTING
-    return has_moved or int(job.status.get("version") or 0) > int(before.get("version", 0))
+    has_moved = job.retry_count > note.retry_count or job.phase in RESTARTING
+    return has_moved or int(job.status.get("version") or 0) > note.version
 
 
 def _path(job: VolcanoJob) -> str:

@@ -6,16 +6,27 @@ from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta, Struct
 from msgspec.structs import replace as changed
 
 from trimtab.errors import SchedulerGone, SchedulerRefused
 from trimtab.model.command import Seat
 from trimtab.schedulers.face import Operation, map_operations
 from trimtab.schedulers.kubernetes import Api, Resource
-from trimtab.schedulers.marks import SUSPEND, Hold, annotation, hold_of, hold_text, read_holds, with_hold, without_hold
+from trimtab.schedulers.marks import (
+    SUSPEND,
+    UNREADABLE,
+    Hold,
+    annotation,
+    hold_of,
+    hold_text,
+    read_holds,
+    with_hold,
+    without_hold,
+)
 from trimtab.schedulers.objects import Loose, Pod
 
 JOBS = Resource(group="batch.volcano.sh", version="v1alpha1", plural="jobs")
@@ -130,6 +141,21 @@ class VolcanoJob:
         """What commands of ours hold on it."""
         return read_holds(self.metadata.get("annotations") or {}, self.prefix)
 
+    @property
+    def is_signed(self) -> bool:
+        """Whether any command of ours holds anything on it that can be read."""
+        return any(one.mark != UNREADABLE for one in self.holds)
+
+    @property
+    def is_zeroed_by_us(self) -> bool:
+        """Whether it wants no pods, and the server says that it was we who wrote that."""
+        managers = [
+            one.get("manager")
+            for one in self.metadata.get("managedFields") or ()
+            if "f:tasks" in ((one.get("fieldsV1") or {}).get("f:spec") or {})
+        ]
+        return is_at_zero(self) and managers == [self.prefix]
+
     def hold(self, mark: str) -> Hold | None:
         """What one command holds on it."""
         return hold_of(self.metadata.get("annotations") or {}, self.prefix, mark)
@@ -220,6 +246,30 @@ def running_by_task(pods: Sequence[Pod]) -> Counter[str]:
 
 # --- to zero and back
 
+Number = Annotated[int, Meta(ge=0)]
+
+
+class Note(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A hold's `before`. Whoever may write the job may have changed it, so every field is checked when it is read."""
+
+    how: str = ""
+    """`zero` or a Command's action; empty where the note cannot be read."""
+    tasks: tuple[tuple[str | None, Number | None, Number | None], ...] = ()
+    min_available: Number | None = None
+    command: Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")] | None = None
+    """Name of the Command that was posted."""
+    tries: Number = 1
+    retry_count: Number = 0
+    version: Number = 0
+
+
+def note_of(hold: Hold) -> Note:
+    """What a hold says about how the job was stopped; an empty note where it is not what we write."""
+    try:
+        return msgspec.convert(hold.before, Note)
+    except msgspec.ValidationError:
+        return Note()
+
 
 def zero_hold(job: VolcanoJob, mark: str, why: str, at: datetime) -> Hold:
     """What must be known to bring the job back: every task's numbers, and the job's own."""
@@ -247,17 +297,34 @@ def is_at_zero(job: VolcanoJob) -> bool:
     return job.pods_wanted == 0
 
 
-def back(job: VolcanoJob, hold: Hold) -> list[Operation]:
+def back(job: VolcanoJob, note: Note) -> list[Operation]:
     """The numbers of before, without saying what becomes of the hold. Refused where they do not fit the job."""
     numbers: list[Operation] = []
-    tasks = hold.before.get("tasks") or []
-    if [name for name, _, _ in tasks] != [task.get("name") for task in job.tasks]:
-        known = ", ".join(f"{name}: {replicas}" for name, replicas, _ in tasks)
+    if [name for name, _, _ in note.tasks] != [task.get("name") for task in job.tasks]:
+        known = ", ".join(f"{name}: {replicas}" for name, replicas, _ in note.tasks)
         raise SchedulerRefused(f"{job.name} has other tasks than when it was stopped; its numbers were {known}.")
-    for index, (_, replicas, least) in enumerate(tasks):
+    for index, (_, replicas, least) in enumerate(note.tasks):
         numbers.append(_put(f"/spec/tasks/{index}/replicas", replicas))
         numbers.append(_put(f"/spec/tasks/{index}/minAvailable", least))
-    return [*numbers, _put("/spec/minAvailable", hold.before.get("minAvailable"))]
+    return [*numbers, _put("/spec/minAvailable", note.min_available)]
+
+
+def rebuilt(job: VolcanoJob, pods: Sequence[str]) -> Note:
+    """The numbers of a job whose note is gone, by the names of the pods that it had when the move was planned.
+
+    Each pod was needed, as far as is known: the smallest number with which it may run is lost.
+    """
+    short, names = str(job.metadata.get("name")), [task.get("name") for task in job.tasks]
+    found = Counter(pod_name(pod).removeprefix(f"{short}-").rpartition("-")[0] for pod in pods)
+    counts = [len(pods)] if len(names) == 1 else [found[str(name)] for name in names]
+    if not all(counts) or sum(counts) != len(pods):
+        where = job.metadata.get("namespace")
+        raise SchedulerRefused(
+            f"{job.name} stands at zero and our note of its numbers is gone. Put replicas and minAvailable back: "
+            f"kubectl -n {where} edit jobs.batch.volcano.sh {short}"
+        )
+    tasks = tuple((name, count, count) for name, count in zip(names, counts, strict=True))
+    return Note(how="zero", tasks=tasks, min_available=sum(counts))
 
 
 def _put(path: str, value: int | None) -> Operation:
