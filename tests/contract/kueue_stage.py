@@ -198,6 +198,11 @@ class Stage:
         path = f"{ROOT}/clusterqueues/{self.plane.name('q')}"
         self.api.patch(path, {"spec": {"stopPolicy": "None" if is_open else "Hold"}}, PatchKind.MERGE)
 
+    def is_shut(self) -> bool:
+        """Whether Kueue says that the queue admits nothing."""
+        queue = self.api.get(f"{ROOT}/clusterqueues/{self.plane.name('q')}")
+        return any(one["type"] == "Active" and one["status"] == "False" for one in queue["status"]["conditions"])
+
     def open_check(self, check: str) -> None:
         condition = {"type": "Active", "status": "True", "reason": "Active", "message": "ok", "lastTransitionTime": NOW}
         path = f"{ROOT}/admissionchecks/{self._check(check)}/status"
@@ -272,6 +277,11 @@ def recorded(name: str, job: str) -> list[Line]:
         words += [f"active={line['active']}"] if "active" in line else []
         found.append(frozenset(words))
     return found
+
+
+def without(lines: Sequence[Line], word: str) -> list[Line]:
+    """The lines without a word."""
+    return [line - {word} for line in lines if line - {word}]
 
 
 def same_order(wanted: Sequence[Line], told: Sequence[Line]) -> str | None:

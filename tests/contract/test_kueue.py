@@ -9,12 +9,14 @@ import pytest
 from tests.cluster import objects
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
-from tests.contract.kueue_stage import IN_A_RACK, Real, Stage, StandIn, recorded, same_order
+from tests.contract.kueue_stage import IN_A_RACK, Real, Stage, StandIn, recorded, same_order, without
 
 from trimtab.schedulers.connect import connect
 from trimtab.settings import KubernetesSettings
 
 Make = Callable[..., Stage]
+INADMISSIBLE = "QuotaReserved=False/Inadmissible"
+"""Kueue does not always come to say so of one who waits in a stopped queue."""
 ROOM = {"gpus": 96, "racks": 3, "per_rack": 4}
 
 
@@ -74,7 +76,10 @@ def test_flipped_back_at_once_nothing_moves_and_nothing_says_so(make: Make) -> N
         check(stage, "A2-flip-too-early-0ms", "train")
         assert {pod["metadata"]["uid"] for pod in stage.pods("train")} == before
     else:  # the real one was quicker than we: then it moves, whole
-        check(stage, "A2-flip-too-early-500ms", "train")
+        stage.plane.until(stage.runs("train", 2), "running again")
+        quick, slow = recorded("A2-flip-too-early-50ms", "train"), recorded("A2-flip-too-early-500ms", "train")
+        told = stage.lines("train")
+        assert same_order(quick, told) is None or same_order(slow, told) is None, told
 
 
 def test_an_evicted_pod_is_replaced_and_the_other_runs_on(make: Make) -> None:
@@ -135,19 +140,22 @@ def test_a_held_queue_keeps_the_seat_for_the_older_one(make: Make) -> None:
     stage.gang("thief", pods=1, gpus=2)
     stage.plane.until(stage.says("thief", "QuotaReserved=False/Pending"), "the thief waits")
     stage.hold()
-    stage.plane.until(stage.says("thief", "QuotaReserved=False/Inadmissible"), "the queue is stopped")
+    stage.plane.until(stage.is_shut, "the queue is stopped")
     stage.active("v0b", is_active=False)
-    stage.plane.until(stage.says("v0b", "QuotaReserved=False/Inadmissible"), "stopped")
+    stage.plane.until(stage.says("v0b", "Evicted=True/Deactivated", "Requeued=False/Deactivated"), "stopped")
     stage.plane.until(lambda: not stage.pods("v0b"), "no pod left")
     stage.active("v0b", is_active=True)
     stage.plane.until(stage.says("v0b", "Requeued=True/Reactivated"), "back in line")
+    stage.plane.rest()
     stage.hold(is_open=True)
     stage.plane.until(stage.runs("v0b", 1), "the victim has its seat")
     stage.plane.rest()
     assert not stage.pods("thief")
-    check(stage, "D3b-hold-keeps-seat", "thief")
+    if isinstance(stage.plane, StandIn):
+        check(stage, "D3b-hold-keeps-seat", "thief")
     begun = recorded("A-deactivate-reactivate", "train")[:2]
-    wrong = same_order([*begun, *recorded("D3b-hold-keeps-seat", "v0b")], stage.lines("v0b"))
+    wanted, told = [*begun, *recorded("D3b-hold-keeps-seat", "v0b")], stage.lines("v0b")
+    wrong = same_order(without(wanted, INADMISSIBLE), without(told, INADMISSIBLE))
     assert wrong is None, wrong
 
 

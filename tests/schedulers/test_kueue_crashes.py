@@ -159,7 +159,7 @@ def test_a_person_who_takes_the_stopped_job_over_keeps_it():
     world.settle()
     world.beat_until(world.is_over)
     assert world.workload("train")["spec"]["active"] is False
-    assert world.commands[0].state is CommandState.REFUSED
+    assert world.commands[0].state is CommandState.UNDONE
     assert "kubectl-edit" in world.commands[0].reason
     assert [one for one in world.left() if "inactive" not in one and not one.startswith("(")] == []
 
@@ -197,7 +197,7 @@ def test_a_person_who_opens_the_queue_we_held_has_vetoed():
         world.beat()
     person(world, f"{KUEUE}/clusterqueues/tas", {"spec": {"stopPolicy": "None"}})
     world.beat_until(world.is_over)
-    assert world.commands[0].state is CommandState.REFUSED
+    assert world.commands[0].state is CommandState.UNDONE
     assert "opened ClusterQueue tas" in world.commands[0].reason
     assert not verbs(world, "deactivate")
     assert world.left() == []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TypedDict
 
-from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerRefused
+from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerRefused, SchedulerVetoed
 from trimtab.model.command import Command, Move, Verb, Write
 from trimtab.schedulers.kueue_objects import CLUSTER_QUEUES, LOCAL_QUEUES, KueueWorkload
 from trimtab.schedulers.kueue_queues import QueueHolds
@@ -251,7 +251,7 @@ class Carry:
         touched = next((one for one in stops if not one.now.is_active and not one.is_ours_to_start), None)
         if touched is not None:
             who = touched.now.switched_by or "somebody"
-            raise SchedulerRefused(f"{touched.now.key} was switched by {who} meanwhile; it is left to them.")
+            raise SchedulerVetoed(f"{touched.now.key} was switched by {who} meanwhile; it is left to them.")
         if any(one.now.is_active and one.returned_at is None for one in stops):
             self._stop(stops)
         elif any(one.is_ours_to_start and not one.is_stopped for one in stops):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerGone, SchedulerRefused
+from trimtab.errors import SchedulerBusy, SchedulerConflict, SchedulerGone, SchedulerRefused, SchedulerVetoed
 from trimtab.model.command import Command
 from trimtab.schedulers.kubernetes import PatchKind
 from trimtab.schedulers.kueue_objects import (
@@ -72,7 +72,7 @@ class QueueHolds:
                 return None
             raise SchedulerRefused(f"{name} is on {stop_policy(found)} by {_who(found)}; what stops now stays out.")
         if is_mine:
-            raise SchedulerRefused(f"Somebody opened {name} since {self.command.name} held it: a veto.")
+            raise SchedulerVetoed(f"Somebody opened {name} since {self.command.name} held it: a veto.")
         now = self.pen.clock.now()
         entry = Hold(
             mark=self.command.mark,
