@@ -19,7 +19,7 @@ test: $(VENV)/.test lint cluster ## Lint, types, import contracts, and all tests
 
 test-long: $(VENV)/.test cluster ## What takes too long for every change: long outages, every kill, more steps; ARGS as for test
 	@echo "== the tests of real clusters, contracts and explorers, at full length"
-	@TRIMTAB_LONG=1 $(BIN)/pytest tests/explore tests/contract tests/cluster $(ARGS)
+	@TRIMTAB_LONG=1 $(BIN)/pytest tests/issue tests/explore tests/contract tests/cluster $(ARGS)
 
 cluster: $(VENV)/.test ## The control plane that the tests run on: about 15 min cold, kept in ~/.cache; needs Go and root
 	@$(BIN)/python -m tests.cluster.build

@@ -242,7 +242,7 @@ class Central:
 
     def _budget(self, snapshot: ClusterSnapshot, now: datetime) -> Budget:
         recent = self._parts.history.commands(live_only=False, since=now - DAY)
-        return budget_of(snapshot, recent, self._parts.settings.plan, now)
+        return budget_of(snapshot, recent, self._parts.settings.plan, now, ledger=self._parts.history.ledger)
 
     def _standing(self) -> Sequence[Recommendation]:
         live = self._parts.history.commands(live_only=True)
