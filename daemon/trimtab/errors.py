@@ -63,7 +63,15 @@ class SchedulerRefused(SchedulerError):
 
 
 class SchedulerVetoed(SchedulerRefused):
-    """A person has undone what the command did (opened its node, started its job again): that is a no."""
+    """A person has undone what the command did (opened its node, started its job again): that is a no.
+
+    `node`: the one that was opened; empty where it was no node.
+    """
+
+    def __init__(self, said: str, *, node: str = "") -> None:
+        """The sentence for people, and the node that it is about."""
+        super().__init__(said)
+        self.node = node
 
 
 class SchedulerConflict(SchedulerError):

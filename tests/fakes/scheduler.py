@@ -151,7 +151,8 @@ class FakeScheduler:
                 self.done.add((command.mark, write.text))
                 self.written.append(f"{command.mark} {write.text}")
             elif write.verb is Verb.CORDON and not self._node(write.node or "").is_cordoned:
-                raise SchedulerVetoed(f"Somebody uncordoned {write.node} since {command.name} cordoned it: a veto.")
+                said = f"Somebody uncordoned {write.node} since {command.name} cordoned it: a veto."
+                raise SchedulerVetoed(said, node=write.node or "")
             self.at_point(f"after {write.text}")
 
     def _write(self, mark: str, write: Write) -> None:

@@ -9,10 +9,11 @@ import pytest
 from tests.builders import a_finding
 from tests.fakes.clock import START
 from tests.issue.scenes import evacuation, to
+from tests.schedulers.plain_rig import PlainRig
 
 from trimtab.errors import DecisionRefused
 from trimtab.issue import decisions
-from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.cluster import ClusterSnapshot, Held
 from trimtab.model.command import CommandState, Mode
 from trimtab.model.standing import StandingKind
 from trimtab.settings import IssueSettings
@@ -211,3 +212,36 @@ def test_one_look_is_no_verdict():
     scene.scheduler.cordon("gpu-02", by=scene.mark)  # it was but a late look
     scene.beats(3)
     assert (scene.command().state, vetoes(scene)) == (CommandState.SETTLED, {})
+
+
+def test_a_longer_name_that_begins_with_a_nodes_is_another_node():
+    scene = settled()
+    scene.scheduler.marks.append(Held(mark=scene.mark, what="cordon on node gpu-022", lasts=True, node="gpu-022"))
+    scene.scheduler.cordon("gpu-02", by="sofia")
+    scene.beats(3)
+    assert scene.command().given_back_at is not None, "gpu-02 is sofia's, whatever gpu-022 bears"
+
+
+def test_a_taint_that_a_person_takes_off_a_seat_is_no_veto_on_a_node_of_a_shorter_name():
+    rig = PlainRig(nodes=12)
+    rig.hall.add("job", "web", pods=2, gpus=8, on=["n1", "n2"])
+    for number in range(3, 10):
+        rig.kube.edit(f"/api/v1/nodes/n{number}", {"spec": {"unschedulable": True}})
+    rig.bad("n1")
+
+    def seats():
+        return [
+            one["metadata"]["name"]
+            for one in rig.kube.all("nodes")
+            if any(taint["key"] == "trimtab/seat" for taint in one["spec"].get("taints") or [])
+        ]
+
+    rig.beat_until(seats)
+    (longer,) = [name for name in seats() if name != "n2"]
+    assert longer.startswith("n1")
+    rig.kube.edit(f"/api/v1/nodes/{longer}", {"spec": {"taints": []}})
+    for _ in range(3):
+        rig.beat()
+    assert rig.commands[0].state is CommandState.UNDONE
+    assert f"off {longer} since" in rig.commands[0].reason
+    assert rig.ledger.standing(StandingKind.VETO) == ()

@@ -240,13 +240,13 @@ def test_a_cordon_is_ours_only_while_nobody_has_set_it_anew():
     cluster.put(cordoned("kubectl-cordon"))
     snapshot = cluster.snapshot()
     assert snapshot.node_by_name["n0"].cordoned_by == "kubectl-cordon"
-    assert snapshot.held == (Held(mark=MARK, what="cordon on node n0", lasts=True),)
+    assert snapshot.held == (Held(mark=MARK, what="cordon on node n0", lasts=True, node="n0"),)
 
 
 def test_a_node_that_a_person_opened_again_is_open_and_our_entry_is_left_to_clear():
     snapshot = a_cluster(held(node("n0"), Hold(mark=MARK, what=(CORDON,)))).snapshot()
     assert (snapshot.node_by_name["n0"].is_cordoned, snapshot.node_by_name["n0"].cordoned_by) == (False, None)
-    assert snapshot.held == (Held(mark=MARK, what="cordon on node n0"),)
+    assert snapshot.held == (Held(mark=MARK, what="cordon on node n0", node="n0"),)
 
 
 def test_two_commands_on_one_node_are_both_seen_and_of_a_lasting_one_only_the_cordon_lasts():
@@ -260,9 +260,9 @@ def test_two_commands_on_one_node_are_both_seen_and_of_a_lasting_one_only_the_co
     snapshot = a_cluster(held(body, *holds)).snapshot()
     assert snapshot.node_by_name["n0"].cordoned_by == MARK
     assert snapshot.held == (
-        Held(mark=MARK, what="label trimtab/x=y on node n0"),
-        Held(mark=MARK, what="label trimtab/seat=kept on node n0", lasts=True),
-        Held(mark=other, what="cordon on node n0"),
+        Held(mark=MARK, what="label trimtab/x=y on node n0", node="n0"),
+        Held(mark=MARK, what="label trimtab/seat=kept on node n0", lasts=True, node="n0"),
+        Held(mark=other, what="cordon on node n0", node="n0"),
     )
 
 
@@ -296,7 +296,7 @@ def test_our_taint_closes_the_node_for_all_but_the_workload_that_it_keeps_room_f
     assert snapshot.node_by_name["n0"].why_closed == "taint trimtab/seat=3fa9c1-R12"
     assert snapshot.workload_by_id["team-a/job/train"].tolerates == ("taint trimtab/seat=3fa9c1-R12",)
     assert snapshot.workload_by_id["team-a/job/other"].tolerates == ()
-    assert snapshot.held == (Held(mark=MARK, what="taint trimtab/seat=3fa9c1-R12:NoSchedule on node n0"),)
+    assert snapshot.held == (Held(mark=MARK, what="taint trimtab/seat=3fa9c1-R12:NoSchedule on node n0", node="n0"),)
 
 
 def test_a_taint_of_ours_whose_annotation_was_wiped_is_held_by_its_value():

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from trimtab.errors import SchedulerVetoed
 from trimtab.issue.breaker import Breaker
 from trimtab.issue.edge import Edge
 from trimtab.model.advice import OpenFinding, Subject
@@ -32,8 +33,8 @@ class Beat:
     findings: Mapping[int, OpenFinding] | None = None
     refusals: list[Refusal] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
-    vetoed: list[tuple[Command, str]] = field(default_factory=list)
-    """Begun commands that a person has undone on the cluster, as their schedulers said, in whose words."""
+    vetoed: list[tuple[Command, SchedulerVetoed]] = field(default_factory=list)
+    """Begun commands that a person has undone on the cluster, as their schedulers said."""
 
     def is_vetoed(self, command: Command) -> bool:
         """Whether a scheduler said in this beat that a person has undone it."""

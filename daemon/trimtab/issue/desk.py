@@ -46,7 +46,7 @@ class Desk:
         except SchedulerVetoed as error:
             beat.refuse(command, "veto", f"{command.name}: {error}")
             if command.state.is_begun:
-                beat.vetoed.append((command, str(error)))
+                beat.vetoed.append((command, error))
             return False
         except SchedulerRefused as error:
             beat.refuse(command, "scheduler", f"{command.name}: the scheduler refused to {what}: {error}")

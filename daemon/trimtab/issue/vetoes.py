@@ -21,6 +21,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 
 from trimtab.clock import iso
+from trimtab.errors import SchedulerVetoed
 from trimtab.issue.beat import Beat
 from trimtab.issue.desk import Desk
 from trimtab.model.cluster import ClusterSnapshot
@@ -98,10 +99,11 @@ class Openings:
             return False
         return any(_look(command, node, beat).verdict in OPEN for node in command.lasting_nodes)
 
-    def veto(self, command: Command, said: str, beat: Beat) -> None:
-        """A person has undone what a command did, as its scheduler says: undone, and its nodes that are named stand."""
-        named = [node for node in command.lasting_nodes if node in said]
-        _veto(command, Opened(node=", ".join(named), verdict=Verdict.VETOED, sentence=said), named, self._desk, beat)
+    def veto(self, command: Command, said: SchedulerVetoed, beat: Beat) -> None:
+        """A person has undone what a command did, as its scheduler says: undone, and a veto stands on that node."""
+        named = [node for node in command.lasting_nodes if node == said.node]
+        opened = Opened(node=", ".join(named), verdict=Verdict.VETOED, sentence=str(said))
+        _veto(command, opened, named, self._desk, beat)
 
     def _judge(self, command: Command, found: Sequence[Opened], beat: Beat) -> None:
         vetoed_one = next((one for one in found if one.verdict is Verdict.VETOED), None)
@@ -152,7 +154,7 @@ def _look(command: Command, name: str, beat: Beat) -> Opened:
 
 def _holds(command: Command, node: str, snapshot: ClusterSnapshot) -> bool:
     """Whether the node still bears this command's mark among others."""
-    return any(one.mark == command.mark and node in one.what for one in snapshot.held)
+    return any(one.mark == command.mark and one.node == node for one in snapshot.held)
 
 
 def _returned_by(command: Command, node: str, recent: Iterable[Command]) -> Command | None:

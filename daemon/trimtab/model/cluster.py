@@ -203,6 +203,8 @@ class Held:
     what: str
     lasts: bool = False
     """Meant to stay once its command has settled."""
+    node: str = ""
+    """The node that bears it; empty where another object does."""
 
 
 @dataclass(frozen=True, kw_only=True)

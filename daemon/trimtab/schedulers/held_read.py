@@ -120,15 +120,16 @@ def held_of(signed: Iterable[Signed], nodes: Iterable[NodeFacts], prefix: str) -
 
 
 def _held(hold: Hold, one: Signed) -> Iterator[Held]:
+    node = one.node if one.is_node else ""
     if hold.mark == UNREADABLE:
-        yield Held(mark=UNREADABLE, what=f"{hold.what[0]} on {one.name}, which cannot be read", lasts=True)
+        yield Held(mark=UNREADABLE, what=f"{hold.what[0]} on {one.name}, which cannot be read", lasts=True, node=node)
         return
     for what in hold.what:
         is_shown = what in (CORDON, SUSPEND) and hold.mark == one.shows
         if not is_shown:
             # Of a node's own entry the cordon alone lasts; where it is for a workload, and on other objects, all of it.
             lasts = hold.lasts and (what == CORDON or not one.is_node or hold.workload is not None)
-            yield Held(mark=hold.mark, what=f"{what} on {one.name}", lasts=lasts)
+            yield Held(mark=hold.mark, what=f"{what} on {one.name}", lasts=lasts, node=node)
 
 
 def _orphans(facts: NodeFacts, prefix: str) -> Iterator[Held]:
@@ -137,8 +138,10 @@ def _orphans(facts: NodeFacts, prefix: str) -> Iterator[Held]:
     for taint in facts.taints:
         if taint.key.startswith(start):
             mark = mark_of_value(taint.value) or UNSIGNED
-            yield Held(mark=mark, what=f"taint {taint_text(taint)} on node {facts.name}", lasts=mark == UNSIGNED)
+            what = f"taint {taint_text(taint)} on node {facts.name}"
+            yield Held(mark=mark, what=what, lasts=mark == UNSIGNED, node=facts.name)
     signed = {what for hold in facts.holds for what in hold.what}
     for key, value in facts.node.metadata.labels.items():
         if key.startswith(start) and f"label {key}={value}" not in signed and mark_of_value(value) is not None:
-            yield Held(mark=mark_of_value(value) or UNSIGNED, what=f"label {key}={value} on node {facts.name}")
+            what = f"label {key}={value} on node {facts.name}"
+            yield Held(mark=mark_of_value(value) or UNSIGNED, what=what, node=facts.name)

@@ -56,7 +56,9 @@ class Nodes:
         def edit(old: Face) -> Face:
             hold = old.hold(command.mark)
             if CORDON in hold.what and not old.is_closed:
-                raise SchedulerVetoed(f"Somebody uncordoned {node} since {command.name} cordoned it: a veto.")
+                raise SchedulerVetoed(
+                    f"Somebody uncordoned {node} since {command.name} cordoned it: a veto.", node=node
+                )
             if old.is_closed and not old.is_closed_by_us(self.prefix):
                 return old.with_hold(self._signed(old, command, CLAIM, why=why, until=until))
             closed = replace(old, is_closed=True)
@@ -100,7 +102,7 @@ class Nodes:
                 raise SchedulerBusy(f"{node} is kept by {holder} already.")
             if same is None and f"taint {taint_text(taint)}" in old.hold(command.mark).what:
                 raise SchedulerVetoed(
-                    f"Somebody took {taint_text(taint)} off {node} since {command.name} set it: a veto."
+                    f"Somebody took {taint_text(taint)} off {node} since {command.name} set it: a veto.", node=node
                 )
             added = () if same is not None else (taint,)
             tainted = replace(old, taints=(*old.taints, *added))
