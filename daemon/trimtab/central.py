@@ -18,6 +18,7 @@ from trimtab.detect.tracker import FLAP_SECONDS, SETTLE_SECONDS, Changes, Tracke
 from trimtab.errors import SchedulerError, StoreError
 from trimtab.issue.issuer import Advance, Issuer
 from trimtab.issue.outcome import duration_ratio, gain_ratio, record_text
+from trimtab.issue.policy import quiet_purposes
 from trimtab.issue.vetoes import in_force
 from trimtab.link import Link
 from trimtab.loop import Beat
@@ -177,8 +178,9 @@ class Central:
         now = parts.clock.now()
         budget = self._budget(snapshot, now)
         findings = self.tracker.open_findings
+        quiet = quiet_purposes(parts.history.commands(live_only=False, since=now - DAY), parts.settings.issue, now)
         plan = self._why_not_judged(snapshot, now) or parts.planner.propose(
-            snapshot, findings, budget, self._standing(), self._taken_out(snapshot)
+            snapshot, findings, budget, self._standing(), self._taken_out(snapshot), quiet=quiet
         )
         attended = self._attend()
         was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget, findings)

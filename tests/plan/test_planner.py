@@ -212,3 +212,18 @@ def test_a_plan_that_stands_is_made_again(case):
     first = planner.propose(snapshot, open_findings, budget)
     again = planner.propose(snapshot, open_findings, budget, first.recommendations)
     assert [one.fingerprint for one in again.recommendations] == [one.fingerprint for one in first.recommendations]
+
+
+def test_what_a_person_said_no_to_keeps_no_seat_from_others():
+    nodes = [a_node(name) for name in ("gpu-00", "gpu-01", "gpu-02")]
+    jobs = [a_workload("a", on={"gpu-00": range(8)}), a_workload("b", on={"gpu-01": range(8)})]
+    snapshot = a_snapshot(nodes, jobs)
+    faults = [a_finding(id=1, node="gpu-00", loss_gpus=8.0), a_finding(id=2, node="gpu-01", loss_gpus=4.0)]
+    planner = Planner(PlanSettings(spares_kept=0, cordoned_max=3, cordoned_ratio_max=1.0))
+
+    def moved(**options) -> dict[str, bool]:
+        plan = planner.propose(snapshot, faults, Budget(), **options)
+        return {one.purpose: bool(one.moves) for one in plan.recommendations}
+
+    assert moved() == {"evacuate:gpu-00": True, "evacuate:gpu-01": False}
+    assert moved(quiet=["evacuate:gpu-00"]) == {"evacuate:gpu-00": True, "evacuate:gpu-01": True}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from trimtab.model.command import Command, CommandState, Mode, Recommendation, Refusal
@@ -59,6 +59,14 @@ def is_quiet(purpose: str, over: Iterable[Command], settings: IssueSettings, now
     """Whether an earlier command of the same purpose still keeps it from being proposed."""
     ends = (quiet_until(command, settings) for command in over if command.recommendation.purpose == purpose)
     return any(end is not None and end > now for end in ends)
+
+
+def quiet_purposes(commands: Sequence[Command], settings: IssueSettings, now: datetime) -> frozenset[str]:
+    """Purposes of commands that are over and are not proposed again for now."""
+    over = [command for command in commands if command.state.is_over]
+    live = {command.recommendation.purpose for command in commands if not command.state.is_over}
+    purposes = {command.recommendation.purpose for command in over} - live
+    return frozenset(purpose for purpose in purposes if is_quiet(purpose, over, settings, now))
 
 
 def backs_off_until(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -37,8 +37,10 @@ class Draft:
         rules: tuple[Rule, ...],
         standing: Sequence[Recommendation] = (),
         taken_out: Sequence[TakenOut] = (),
+        quiet: Collection[str] = (),
     ) -> None:
         """Start with all room and the whole budget."""
+        self._quiet = frozenset(quiet)
         self.taken_out = tuple(one for one in taken_out if one.node in snapshot.node_by_name)
         self.snapshot = snapshot
         self.findings = tuple(sorted(findings, key=lambda one: one.id))
@@ -122,9 +124,10 @@ class Draft:
         if refusal is not None:
             self.refuse(refusal)
             return False
-        self._purse.spend(moves, cordons, self.snapshot)
-        for node, gpus in net_need(moves).items():
-            self.room.take(node, gpus)
+        if recommendation.purpose not in self._quiet:  # what nobody will begin soon keeps no seat from others
+            self._purse.spend(moves, cordons, self.snapshot)
+            for node, gpus in net_need(moves).items():
+                self.room.take(node, gpus)
         for node in cordons:
             self.room.close(node)
         self.claimed.update(move.workload for move in moves if move.workload)

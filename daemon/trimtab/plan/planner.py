@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 
 from trimtab.model.advice import OpenFinding, Subject
@@ -43,10 +43,13 @@ class Planner:
         budget: Budget,
         standing: Sequence[Recommendation] = (),
         taken_out: Sequence[TakenOut] = (),
+        *,
+        quiet: Collection[str] = (),
     ) -> Plan:
         """Recommendations and refusals. `standing`: advice not begun yet, kept where it is still about as good.
 
         `taken_out`: nodes that commands of ours have cordoned to stay, to be given back when their gate is met.
+        `quiet`: purposes that are not proposed for now (a person's no is fresh): they take no seat and no budget.
         """
         doubt = _why_not_whole(snapshot, open_findings)
         if doubt is not None:
@@ -59,6 +62,7 @@ class Planner:
             rules=self._rules,
             standing=standing,
             taken_out=taken_out,
+            quiet=quiet,
         )
         for part in PARTS:
             part(draft)
