@@ -95,12 +95,19 @@ def test_no_policy_and_no_person_begins_what_a_breaker_stops_but_an_uncordon_goe
     assert cordoned(scene) == ["gpu-01", "gpu-02"]
 
 
-def test_a_dry_run_counts_as_it_would_have():
-    scene = storm(*5 * ["device_fault"])
+def test_a_dry_run_counts_nothing_and_stops_nothing_after_it():
+    scene = storm(*4 * ["device_fault"])
     scene.restart(replace_dry(THREE))
     scene.beats(8)
     assert cordoned(scene) == []
-    assert [one.name for one in scene.ledger.standing(StandingKind.BREAKER)] == ["device_fault"]
+    assert all(command.is_dry for command in scene.ledger.stored.values())
+    assert len(scene.ledger.stored) == 4
+    assert scene.ledger.standing(StandingKind.BREAKER) == ()
+    scene.restart(THREE)
+    scene.findings = (a_finding(id=9, node="gpu-05", rule="device_fault", incident="i9", loss_gpus=8.0),)
+    scene.beats(6)
+    assert cordoned(scene) == ["gpu-05"]
+    assert scene.ledger.standing(StandingKind.BREAKER) == ()
 
 
 def replace_dry(settings: IssueSettings) -> IssueSettings:

@@ -34,11 +34,13 @@ class Breaker:
         self._since = {one.name: one.since for one in resets}
         self._cordons: list[tuple[datetime, int, tuple[str, ...]]] = []
         for command in commands:
-            if command.attempts > 0:
+            if command.attempts > 0 and not command.is_dry:
                 self._count(command, begun_at(command))
 
     def begin(self, command: Command) -> tuple[Standing, ...]:
-        """Count a command that begins; the breakers that it trips, to be kept."""
+        """Count a command that begins; the breakers that it trips, to be kept. A dry one closes nothing."""
+        if command.is_dry:
+            return ()
         self._count(command, self._now)
         tripped = [self._trip(cause) for cause in causes_of(command) if self._is_too_many(cause)]
         self._why |= {one.name: one.why for one in tripped}
