@@ -134,3 +134,46 @@ def test_after_it_a_person_resumes_and_work_goes_on():
     decisions.resume(scene.ledger, who="mei", now=scene.clock.now())
     scene.beat(seconds=3700)
     to(scene, CommandState.SETTLED, number=2)
+
+
+@pytest.mark.parametrize(
+    ("mark", "what"),
+    [
+        ("unreadable", "annotation trimtab/hold on node gpu-01, which cannot be read"),
+        ("unsigned", "taint trimtab/out=:NoSchedule on node gpu-01"),
+    ],
+)
+def test_what_nobody_can_read_is_left_and_said_until_a_person_has_removed_it(mark, what):
+    scene = until(evacuation, CommandState.SETTLED)
+    scene.scheduler.marks.append(Held(mark=mark, what=what, lasts=True, node="gpu-01"))
+    shown = [one.sentence for one in scene.beat().refusals if one.rule == "foreign_mark"]
+    assert shown == [f"Nobody knows whose this is, so it is left alone: {what}. Look at it and remove it by hand."]
+    release(scene)
+    advances = [scene.beat() for _ in range(4)]
+    last = advances[-1].released
+    assert last is not None
+    assert (last.is_done, last.left) == (False, (f"{what}: nobody knows whose it is; look, then remove it by hand",))
+    assert [line.why for line in scene.ledger.lines if line.what == "foreign mark"] == shown
+    scene.scheduler.marks.clear()
+    done = scene.beat().released
+    assert done is not None
+    assert done.is_done
+    check(scene)
+
+
+def test_in_a_dry_run_what_it_will_not_give_back_is_said():
+    scene = until(evacuation, CommandState.PROPOSED)
+    stray = f"trimtab:{scene.ledger.ledger}:R99"
+    scene.scheduler.cordon("gpu-01", by=stray)
+    scene.restart(IssueSettings(mode=Mode.ACT, is_dry_run=True))
+    release(scene)
+    scene.beats(3)
+    said = scene.beat().released
+    assert said is not None
+    assert said.left == (
+        f"{stray}: cordon of gpu-01",
+        "This daemon runs dry: what no command under way gives back stays until issue.is_dry_run is false.",
+    )
+    scene.restart(IssueSettings(mode=Mode.ACT))
+    scene.beats(3)
+    check(scene)

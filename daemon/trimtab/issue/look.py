@@ -123,6 +123,11 @@ def marks(snapshot: ClusterSnapshot) -> Mapping[str, tuple[str, ...]]:
     return {mark: tuple(found[mark]) for mark in sorted(found)}
 
 
+def unexplained(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """What is under our names and says no command: an annotation that cannot be read, a taint that nobody signed."""
+    return tuple(dict.fromkeys(one.what for one in snapshot.held if read_mark(one.mark) is None))
+
+
 def is_ours(mark: str, ledger: str, command: Command | None) -> bool:
     """Whether a mark is this ledger's: it names it, or it is of the time before ids and is a known command's own."""
     read = read_mark(mark)

@@ -13,7 +13,7 @@ from datetime import datetime
 from trimtab.issue.beat import Beat
 from trimtab.issue.decisions import withdrawn
 from trimtab.issue.desk import Desk
-from trimtab.issue.look import is_ours, marks
+from trimtab.issue.look import is_ours, marks, unexplained
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Command, CommandState, read_mark
 from trimtab.model.standing import Standing, StandingKind
@@ -104,7 +104,14 @@ def _borne(desk: Desk, snapshot: ClusterSnapshot, request: Standing) -> list[str
         command = desk.ledger.command(read[1]) if read is not None else None
         if mark in request.marks or is_ours(mark, desk.ledger.ledger, command):
             found += [f"{mark}: {one}" for one in what]
-    return found
+    if found and desk.hands.is_dry_run:
+        found.append(
+            "This daemon runs dry: what no command under way gives back stays until issue.is_dry_run is false."
+        )
+    return [
+        *found,
+        *(f"{what}: nobody knows whose it is; look, then remove it by hand" for what in unexplained(snapshot)),
+    ]
 
 
 def _is_open(desk: Desk) -> bool:

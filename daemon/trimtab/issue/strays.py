@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from trimtab.issue.beat import Beat
 from trimtab.issue.desk import Desk
-from trimtab.issue.look import is_ours, marks, owes
+from trimtab.issue.look import is_ours, marks, owes, unexplained
 from trimtab.model.command import Command, read_mark
+
+FOREIGN = "foreign_mark"
+"""Refusal that says what the cluster bears that is not this daemon's to touch."""
 
 
 class Strays:
@@ -16,6 +19,7 @@ class Strays:
         self._desk = desk
         self._owed: frozenset[str] = frozenset()
         self._foreign: frozenset[str] = frozenset()
+        self._unexplained: frozenset[str] = frozenset()
 
     def sweep(self, beat: Beat) -> None:
         """Look at every mark that the cluster bears."""
@@ -28,6 +32,7 @@ class Strays:
             elif owes(mark, command, beat.snapshot):
                 owed[mark] = command
         self._say_foreign(foreign, beat)
+        self._say_unexplained(beat)
         if self._desk.hands.is_dry_run:
             return  # nothing would be given back, so nothing must say so
         was_owed, self._owed = self._owed, frozenset(owed)
@@ -54,7 +59,17 @@ class Strays:
         for mark, what in foreign.items():
             shown = ", ".join(what[:3]) + (f" and {len(what) - 3} more" if len(what) > 3 else "")
             sentence = f"{mark} is of another daemon and is left alone: {shown}."
-            beat.refuse_node("foreign_mark", sentence)
+            beat.refuse_node(FOREIGN, sentence)
             if mark not in was:
                 self._desk.audit(beat, "foreign mark", sentence)
                 beat.said.append(sentence)
+
+    def _say_unexplained(self, beat: Beat) -> None:
+        """What no command can be read from is shown while it is there, and audited when it comes."""
+        found = unexplained(beat.snapshot)
+        was, self._unexplained = self._unexplained, frozenset(found)
+        for what in found:
+            sentence = f"Nobody knows whose this is, so it is left alone: {what}. Look at it and remove it by hand."
+            beat.refuse_node(FOREIGN, sentence)
+            if what not in was:
+                self._desk.audit(beat, "foreign mark", sentence)

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace as changed
 
+from trimtab.errors import SchedulerRefused
 from trimtab.model.command import read_mark
 from trimtab.schedulers.marks import CORDON, UNREADABLE, Hold, annotation, hold_text, read_holds
 
@@ -127,7 +128,10 @@ def taken_off(face: Face, hold: Hold) -> Face:
 
 
 def patch_between(node: Mapping[str, Any], old: Face, new: Face, prefix: str) -> list[Operation]:
-    """The JSON patch from one face to another; empty when nothing changes."""
+    """The JSON patch from one face to another; empty when nothing changes.
+
+    Raises SchedulerRefused where it would write over an annotation that cannot be read.
+    """
     operations = [
         *_of_spec(node, old, new),
         *_of_labels(node, old, new),
@@ -170,6 +174,11 @@ def _of_labels(node: Mapping[str, Any], old: Face, new: Face) -> list[Operation]
 def _of_annotation(node: Mapping[str, Any], new: Face, prefix: str) -> list[Operation]:
     annotations = (node.get("metadata") or {}).get("annotations")
     key, text = annotation(prefix), hold_text(new.holds)
+    if any(one.mark == UNREADABLE for one in read_holds(annotations or {}, prefix)):
+        if text is None:
+            return []  # nothing of ours is to be written, so what nobody can read stays for a person to look at
+        how = f"Look at it, then: kubectl annotate node {new.name} {key}-"
+        raise SchedulerRefused(f"The annotation {key} of node {new.name} cannot be read and is not written over. {how}")
     if text is None:
         is_there = key in (annotations or {})
         return [{"op": "remove", "path": f"/metadata/annotations/{escaped(key)}"}] if is_there else []

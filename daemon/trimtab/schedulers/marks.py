@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from trimtab.errors import SchedulerRefused
 from trimtab.model.command import Seat
 
 CORDON = "cordon"
@@ -73,8 +74,17 @@ def hold_text(holds: Iterable[Hold]) -> str | None:
 
 
 def with_hold(holds: Iterable[Hold], hold: Hold) -> tuple[Hold, ...]:
-    """The entries with this one put in the place of the same command's."""
-    return (*(one for one in holds if one.mark != hold.mark), hold)
+    """The entries with this one put in the place of the same command's.
+
+    Raises SchedulerRefused where the annotation cannot be read: it would be written over.
+    """
+    kept = [one for one in holds if one.mark != hold.mark]
+    unreadable = next((one for one in kept if one.mark == UNREADABLE), None)
+    if unreadable is not None:
+        raise SchedulerRefused(
+            f"The {unreadable.what[0]} cannot be read and is not written over. Look at it, then remove it."
+        )
+    return (*kept, hold)
 
 
 def without_hold(holds: Iterable[Hold], mark: str) -> tuple[Hold, ...]:
