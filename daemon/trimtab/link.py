@@ -125,11 +125,14 @@ def _kubernetes(
         KueueScheduler(pen, lambda: reader.view, settings, clock),
         VolcanoScheduler(pen, lambda: reader.view, settings, clock),
     )
+    sign_in = connect(settings)
+    reviews = _reviews(settings, sign_in, clock)
     events = Events(api, lambda: reader.view, clock, prefix=settings.prefix, instance=lease.identity)
     check = KueueCheck(pen=pen, view=lambda: reader.view, settings=settings, clock=clock)
 
     def attend() -> str:
-        return check.step() if settings.admission_check and lease.why_not() is None else ""
+        # Also where no check is asked for (any more): the labels of seats that it gave are swept then.
+        return check.step() if lease.why_not() is None else ""
 
     def facts() -> ClusterFacts:
         return ClusterFacts(
@@ -138,12 +141,14 @@ def _kubernetes(
             events_total=events.counts(),
             is_lease_held=lease.why_not() is None,
             lease_epoch=lease.epoch,
+            token_reviews_total=reviews.counts() if reviews is not None else {},
         )
 
     def stop(*, is_writing: bool) -> None:
         if not is_writing:
             lease.release()
         mirror.stop()
+        sign_in.close()
         api.close()
 
     return Link(
@@ -153,7 +158,7 @@ def _kubernetes(
         notify=events.notify,
         tell=events.tell,
         attend=attend,
-        reviews=_reviews(settings, api, clock),
+        reviews=reviews,
         lease=lease,
         notes=lambda: mirror.objects().notes,
         facts=facts,

@@ -125,6 +125,7 @@ FACTS = DaemonFacts(
         events_total={"told": 5, "repeated": 1, "failed": 0, "left_out": 0},
         is_lease_held=True,
         lease_epoch=4,
+        token_reviews_total={"good": 40, "refused": 3, "put_off": 1},
     ),
 )
 RELEASE = ReleaseRow(asked_by="anna", asked_at=NOW, at=NOW, left=("trimtab:1ed9e0:R11: cordon of gpu-01",))

@@ -79,11 +79,6 @@ class HttpAsker:
         with self._lock:
             return self._replies.pop(question_id, None)
 
-    def close(self, *, timeout_seconds: float = 5.0) -> None:
-        """Wait a moment for questions that are out; the rest ends with the process."""
-        for thread in list(self._threads.values()):
-            thread.join(timeout_seconds)
-
     def _hook(self, url: str | None) -> str | None:
         if url and any(is_under(url, prefix) for prefix in self._settings.ask_url_prefixes if prefix):
             return url

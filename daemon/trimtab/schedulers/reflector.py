@@ -47,7 +47,7 @@ class Counts:
     relisted_differing: int = 0
     """Objects that a repeated list found changed, added or gone: what a gap would have lost."""
     errors: Counter[str] = field(default_factory=Counter)
-    """By kind: gone, busy, refused, silent, unavailable."""
+    """By kind: gone, busy, conflict, refused, silent, unavailable."""
 
 
 class Reflector:

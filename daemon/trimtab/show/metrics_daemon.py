@@ -75,6 +75,7 @@ def _fill_link(families: Families, facts: ClusterFacts) -> None:
     for (what, result), count in sorted(facts.writes_total.items()):
         families.add("trimtab_scheduler_writes_total", count, what, result)
     families.add_counts("trimtab_scheduler_events_total", facts.events_total)
+    families.add_counts("trimtab_token_reviews_total", facts.token_reviews_total)
     for kind, reads in sorted(facts.reads.items()):
         families.add("trimtab_reader_attempts_total", reads.attempts_total, kind)
         families.add("trimtab_reader_lists_total", reads.lists_total, kind)

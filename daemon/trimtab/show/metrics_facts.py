@@ -83,6 +83,7 @@ class ClusterFacts:
     events_total: Mapping[str, int] = field(default_factory=dict)
     is_lease_held: bool | None = None
     lease_epoch: int | None = None
+    token_reviews_total: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

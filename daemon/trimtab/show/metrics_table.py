@@ -163,7 +163,7 @@ OWN: tuple[OwnMetric, ...] = (
               help="Times that a detector failed; the others went on."),
     OwnMetric(name="trimtab_snapshot_age_seconds", daemon=True, help="Age of the last whole snapshot of the cluster."),
     OwnMetric(name="trimtab_scheduler_failures_total", kind=_COUNTER, daemon=True,
-              help="Times that the scheduler could not be read or refused a write."),
+              help="Times that the scheduler could not be read: no snapshot came of it."),
     OwnMetric(name="trimtab_command_changes_total", labels=("rule", "state"), kind=_COUNTER, daemon=True,
               help="Commands that came into a state since the daemon started: settled, missed, undone and the others."),
     OwnMetric(name="trimtab_scheduler_writes_total", labels=("what", "result"), kind=_COUNTER, daemon=True,
@@ -171,6 +171,9 @@ OWN: tuple[OwnMetric, ...] = (
                    "unavailable."),
     OwnMetric(name="trimtab_scheduler_events_total", labels=("outcome",), kind=_COUNTER, daemon=True,
               help="Kubernetes Events about commands by what became of them: told, repeated, failed, left_out."),
+    OwnMetric(name="trimtab_token_reviews_total", labels=("result",), kind=_COUNTER, daemon=True,
+              help="Tokens of agents that the cluster was asked about: good, refused, or put_off because too many "
+                   "unknown ones came at once."),
     OwnMetric(name="trimtab_reader_attempts_total", labels=("kind",), kind=_COUNTER, daemon=True,
               help="Tries to list a kind of objects or to watch it on; their rate is that of reconnects."),
     OwnMetric(name="trimtab_reader_lists_total", labels=("kind",), kind=_COUNTER, daemon=True,
@@ -182,7 +185,8 @@ OWN: tuple[OwnMetric, ...] = (
     OwnMetric(name="trimtab_reader_missed_changes_total", labels=("kind",), kind=_COUNTER, daemon=True,
               help="Objects that a repeated list found changed: what a broken watch had not told."),
     OwnMetric(name="trimtab_reader_errors_total", labels=("kind", "error"), kind=_COUNTER, daemon=True,
-              help="Lists and watches of a kind that failed, by error: gone, busy, refused, unavailable."),
+              help="Lists and watches of a kind that failed, by error: gone, busy, conflict, refused, "
+                   "silent, unavailable."),
     OwnMetric(name="trimtab_lease_held", daemon=True,
               help="1 while this daemon may write: it holds the Lease for longer than a request takes."),
     OwnMetric(name="trimtab_lease_epoch", daemon=True,
