@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster import stories
+from tests.cluster.audit import Audit, assert_allowed, kinds
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
 from tests.cluster.test_rights import installed as _installed
@@ -21,10 +22,15 @@ def told(story: str) -> stories.Say:
 
 
 @pytest.fixture
-def whole(installed: Plane, space: Space, tmp_path: Path) -> Iterator[Whole]:
-    made = Whole(installed, space, tmp_path)
+def whole(installed: Plane, space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Whole]:
+    """As the actor account; at the end of each story, that every write of it was one that the account is there for."""
+    audit, made = Audit(installed), Whole(installed, space, tmp_path)
     yield made
     made.close()
+    writes = audit.writes()
+    with capsys.disabled():
+        print(f"  writes: {kinds(writes)}")
+    assert_allowed(writes)
 
 
 def test_story_a(whole: Whole, capsys: pytest.CaptureFixture[str]) -> None:
