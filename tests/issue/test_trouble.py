@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.builders import a_workload
 from tests.issue.scenes import evacuation, room_making, to
 
@@ -221,3 +222,25 @@ def test_marks_of_others_are_left_alone():
     scene.beat()
     assert scene.scheduler.nodes["gpu-05"].cordoned_by == "sofia"
     assert len(scene.scheduler.reservations) == 1
+
+
+@pytest.mark.parametrize("error", [KeyError("uid"), ValueError("not a number"), TypeError("None"), IndexError("0")])
+def test_an_adapter_that_stumbles_over_an_object_ends_its_command_and_not_the_beat(error: Exception):
+    scene = evacuation()
+    to(scene, HELD)
+    scene.beat()
+    scene.scheduler.next_submit_error = error
+    scene.beat()
+    assert scene.command().state is CommandState.REFUSED
+    assert type(error).__name__ in scene.command().reason
+    assert scene.scheduler.held() == []
+
+
+def test_a_release_that_stumbles_is_tried_again():
+    scene = evacuation()
+    to(scene, HELD)
+    scene.scheduler.next_submit_error = SchedulerRefused("no")
+    scene.scheduler.next_release_error = KeyError("uid")
+    scene.beats(5)
+    assert scene.command().state is CommandState.REFUSED
+    assert scene.scheduler.held() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -221,6 +222,19 @@ def test_a_wiped_annotation_leaves_no_job_stopped():
         world.beat()
     assert world.workload("train")["spec"]["active"]
     assert len(world.seats("train")) == 4
+
+
+@pytest.mark.parametrize("returned", ["x", 7, "2026-01-01T00:00:00", ["y"]])
+def test_a_mark_that_its_owner_changed_ends_the_move_and_not_the_daemons_beat(returned: object):
+    world = stopped(a_whole_gang())
+    world.beat_until(lambda: verbs(world, "reactivate"))
+    entries = json.loads(world.workload("train")["metadata"]["annotations"]["trimtab/hold"])
+    entries[0]["before"] = {"returned_at": returned}
+    person(world, world.path("train"), {"metadata": {"annotations": {"trimtab/hold": json.dumps(entries)}}})
+    world.beat_until(world.is_over)
+    assert world.commands[0].state is CommandState.REFUSED
+    assert "cannot be read any more" in world.commands[0].reason
+    world.beat_until(lambda: len(world.seats("train")) == 4)
 
 
 def test_an_undo_in_the_middle_brings_the_job_back():

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 
-from trimtab.errors import SchedulerError
+import msgspec
+import structlog
+
+from trimtab.errors import SchedulerError, SchedulerRefused
 from trimtab.model.advice import Subject
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import (
@@ -25,9 +28,13 @@ from trimtab.model.command import (
 from trimtab.schedulers.dry_run import DryRun
 from trimtab.schedulers.scheduler import Scheduler
 
+log = structlog.get_logger()
+
 DEVICE_VERBS = (Verb.TAINT_DEVICE, Verb.UNTAINT_DEVICE)
 DEVICES_BY = "kubernetes"
 """Name of the adapter that takes single GPUs out of service."""
+UNFORESEEN = (ValueError, TypeError, LookupError, AttributeError, msgspec.MsgspecError)
+"""What reading an object raises whose fields are not as their kind's are: whoever may write it chooses its content."""
 STRAY = "stray"
 """Rule of the stand-in for a command that is not in the ledger."""
 
@@ -93,12 +100,14 @@ class Hands:
 
     @staticmethod
     def _one(what: str, scheduler: Scheduler, command: Command) -> None:
-        if what == "hold":
-            scheduler.hold(command)
-        elif what == "submit":
-            scheduler.submit(command)
-        else:
-            scheduler.release(command)
+        """One call. An object in a shape that nobody foresaw costs the command that met it, never the daemon's beat."""
+        act = {"hold": scheduler.hold, "submit": scheduler.submit}.get(what, scheduler.release)
+        try:
+            act(command)
+        except UNFORESEEN as error:
+            log.exception("adapter failed", command_id=command.id, what=what, scheduler=scheduler.name)
+            said = f"{scheduler.name} met something that it cannot read ({type(error).__name__}: {error}); see the log."
+            raise SchedulerRefused(said) from error
 
     def _concerned(self, recommendation: Recommendation, *, is_dry: bool) -> list[Scheduler]:
         """Those of its workloads' controllers, in their order.

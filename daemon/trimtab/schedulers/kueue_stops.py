@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace as changed
 
 from trimtab.errors import SchedulerGone, SchedulerRefused, SchedulerVetoed
@@ -20,6 +21,7 @@ from trimtab.schedulers.marks import (
     SUSPEND,
     UNREADABLE,
     Hold,
+    Moment,
     annotation,
     hold_of,
     hold_text,
@@ -75,7 +77,12 @@ class Stop:
     def returned_at(self) -> datetime | None:
         """When this command let it start again."""
         text = self.hold.before.get(RETURNED) if self.hold is not None else None
-        return datetime.fromisoformat(text) if isinstance(text, str) else None
+        if text is None:
+            return None
+        try:
+            return msgspec.convert(text, Moment)
+        except msgspec.ValidationError as error:  # whoever may write the Workload may have changed it
+            raise SchedulerRefused(f"Our mark on {self.now.key} was changed and cannot be read any more.") from error
 
     @property
     def is_ours_to_start(self) -> bool:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from trimtab.errors import SchedulerRefused
 from trimtab.model.command import Seat
@@ -22,6 +22,9 @@ SUSPEND = "suspend"
 """In `what` of a Workload, Job, Deployment …: that it does not run is ours. `before` says what to put back."""
 UNREADABLE = "unreadable"
 """The mark of an annotation of ours that cannot be read."""
+
+Moment = Annotated[datetime, Meta(tz=True)]
+"""One without a zone cannot be compared with now: an annotation that has one is not ours."""
 
 
 class Hold(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -34,8 +37,8 @@ class Hold(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mark: str
     what: tuple[str, ...] = ()
     why: str = ""
-    at: datetime | None = None
-    until: datetime | None = None
+    at: Moment | None = None
+    until: Moment | None = None
     lasts: bool = False
     """What of it lasts once the command has settled (a cordon of a bad node)."""
     workload: str | None = None
