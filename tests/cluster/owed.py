@@ -46,7 +46,7 @@ def cordoned_by_us(space: Space) -> list[str]:
     return [
         one["metadata"]["name"]
         for one in nodes
-        if one["spec"].get("unschedulable") and any("cordon" in hold["what"] for hold in holds(one))
+        if one["spec"].get("unschedulable") and any("cordon" in hold.get("what", ()) for hold in holds(one))
     ]
 
 
@@ -59,7 +59,9 @@ def holds(item: Json) -> list[Json]:
 def _of_node(node: Json, *, but_lasting: bool) -> list[str]:
     name, metadata = node["metadata"]["name"], node["metadata"]
     found = [
-        f"{name}: {hold['mark']} {hold['what']}" for hold in holds(node) if not (but_lasting and hold.get("lasts"))
+        f"{name}: {hold['mark']} {hold.get('what', [])}"
+        for hold in holds(node)
+        if not (but_lasting and hold.get("lasts"))
     ]
     found += [
         f"{name}: taint {one['key']}" for one in node["spec"].get("taints", []) if one["key"].startswith("trimtab")

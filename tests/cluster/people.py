@@ -286,4 +286,4 @@ class People:
 
 
 def _is_ours(node: Json) -> bool:
-    return bool(node["spec"].get("unschedulable")) and any("cordon" in one["what"] for one in owed.holds(node))
+    return bool(node["spec"].get("unschedulable")) and any("cordon" in one.get("what", ()) for one in owed.holds(node))

@@ -18,6 +18,7 @@ from tests.cluster.audit import Asked, Audit, assert_allowed, kinds
 from tests.cluster.client import wait_for
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
+from tests.cluster.stories import fill
 from tests.cluster.test_rights import installed as _installed
 from tests.cluster.test_whole_safety import OVER, STATES, evacuation, five_kinds
 from tests.cluster.whole import Whole, act
@@ -193,5 +194,33 @@ def test_killed_at_every_step_of_every_kind_all_ends_well(
         assert_allowed(audit.writes())
         with capsys.disabled():
             print(f"\n  {kind}: killed while {caught}; {kinds(audit.writes())}")
+    finally:
+        whole.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("step", STATES)
+def test_killed_while_it_makes_room_all_ends_well(
+    installed: Plane, space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str], step: str
+) -> None:
+    whole = Whole(installed, space, tmp_path, settings=act())
+    try:
+        whole.up()
+        fill(space, space.add_racks(racks=1, nodes_per_rack=3))
+        space.gang("big", pods=1, gpus=8)
+        row = whole.command(f"make-room:{space.namespace}/job/big")
+        caught = whole.until(row.command.id, *STATES[STATES.index(step) :], *OVER)
+        whole.daemon.kill()
+        whole.again()
+        ended = whole.until(row.command.id, *OVER)
+        with capsys.disabled():
+            state = caught.command.state
+            print(f"\n  make room: killed while {state} ({step} was asked for), ended {ended.command.state}")
+        space.wait_running("big", 1, deadline_seconds=120.0)
+        for index in range(3):
+            space.wait_running(f"v{index}a", 1)
+            space.wait_running(f"v{index}b", 1)
+        assert owed.stopped(space) == []
+        eventually(lambda: not owed.left_of_ours(space) or None, seconds=60.0, said=whole.told)
     finally:
         whole.close()
