@@ -110,8 +110,8 @@ class FakeKube(KubeStore):
     def patch(self, path: str, body: Body, kind: PatchKind, params: Mapping[str, str] | None = None) -> Json:
         return self._ask(Call("PATCH", path, body, params or {}), lambda: self._patch(path, body, kind, params or {}))
 
-    def delete(self, path: str, body: Mapping[str, Any] | None = None) -> Json:
-        return self._ask(Call("DELETE", path, body), lambda: self._delete(path, dict(body or {})))
+    def delete(self, path: str, body: Mapping[str, Any] | None = None, params: Mapping[str, str] | None = None) -> Json:
+        return self._ask(Call("DELETE", path, body, params or {}), lambda: self._delete(path, dict(body or {})))
 
     # --- what a test does and sees
 

@@ -143,6 +143,7 @@ def test_every_kind_of_write_is_fenced_and_reads_pass():
     api.patch(path, {"spec": {"unschedulable": True}}, PatchKind.MERGE)
     assert pair.kube.calls[-1].params["timeout"] == "10s", "the server gives up when we do"
     api.delete(path)
+    assert pair.kube.calls[-1].params["timeout"] == "10s"
 
 
 def test_an_api_that_does_not_answer_leaves_what_is_held_until_it_runs_out():

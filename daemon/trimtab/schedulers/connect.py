@@ -103,9 +103,11 @@ class KubernetesApi:
         """Change."""
         return self._document(self._send("PATCH", path, params, body, content_type=kind.value))
 
-    def delete(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def delete(
+        self, path: str, body: Mapping[str, Any] | None = None, params: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """Delete; `body` carries preconditions."""
-        return self._document(self._send("DELETE", path, None, body))
+        return self._document(self._send("DELETE", path, params, body))
 
     def close(self) -> None:
         """End all watches, whoever reads them, and the session."""

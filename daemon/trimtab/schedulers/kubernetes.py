@@ -84,7 +84,9 @@ class Api(Protocol):
         """Change."""
         ...
 
-    def delete(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def delete(
+        self, path: str, body: Mapping[str, Any] | None = None, params: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """Delete; `body` carries preconditions."""
         ...
 

@@ -252,10 +252,12 @@ class FencedApi:
         self._allow("PATCH", path)
         return self._api.patch(path, body, kind, {**(params or {}), **self._limit})
 
-    def delete(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def delete(
+        self, path: str, body: Mapping[str, Any] | None = None, params: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """Delete, with the lease."""
         self._allow("DELETE", path)
-        return self._api.delete(path, body)
+        return self._api.delete(path, body, {**(params or {}), **self._limit})
 
     def _allow(self, verb: str, path: str) -> None:
         reason = self._lease.why_not()
