@@ -179,7 +179,6 @@ def devices(
             )
             for index in range(gpus)
         ),
-        says_holders=bool(held),
     )
 
 

@@ -79,12 +79,6 @@ def test_a_json_patch_whose_test_fails_is_a_conflict_and_writes_nothing():
     assert [taint["key"] for taint in kube.get(NODE)["spec"]["taints"]] == ["k", "trimtab/seat"]
 
 
-def test_a_strategic_merge_on_taints_wipes_the_others():
-    kube = a_kube()
-    kube.patch(NODE, {"spec": {"taints": [{"key": "ours"}]}}, PatchKind.STRATEGIC)
-    assert kube.get(NODE)["spec"]["taints"] == [{"key": "ours"}]
-
-
 def test_managed_fields_say_who_wrote_what():
     kube = a_kube()
     kube.patch(NODE, {"spec": {"unschedulable": True}}, PatchKind.MERGE, {"fieldManager": "kubectl-cordon"})

@@ -216,7 +216,7 @@ def test_labels_come_and_go_beside_others(kube: FakeKube, desk: Desk) -> None:
     kube.edit(NODE, {"metadata": {"labels": {"pool": "a"}}})
     desk.nodes.label(a_command(), "gpu-07", "seat")
     assert node(kube)["metadata"]["labels"] == {"pool": "a", "trimtab/seat": "3fa9c1-R11"}
-    desk.nodes.unlabel(a_command(), "gpu-07", "seat")
+    desk.nodes.give_back(over(a_command()), "gpu-07")
     assert (node(kube)["metadata"]["labels"], holds(kube)) == ({"pool": "a"}, {})
 
 

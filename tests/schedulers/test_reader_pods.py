@@ -137,7 +137,7 @@ def test_no_gpu_is_dealt_twice_and_nobody_gets_more_than_asked(counts, asked, sa
 
 def test_a_mig_pod_holds_the_parent_that_the_agent_names_and_is_not_moved():
     slices = Device(uuid="GPU-n0-0/3", index=0, holders=("team-a/small-0-x",), is_slice=True)
-    says = {"n0": NodeDevices(devices=(*devices("n0").devices, slices), says_holders=True)}
+    says = {"n0": NodeDevices(devices=(*devices("n0").devices, slices))}
     asks = {"resources": {"limits": {"nvidia.com/mig-1g.10gb": "1"}}}
     small = job_pods("small", "n0", spec={"containers": [asks]})
     cluster = a_cluster(node("n0", gpus=7, capacity={"nvidia.com/mig-1g.10gb": "7"}), job("small"), *small, says=says)

@@ -350,7 +350,6 @@ class Budget:
     moves_left_by_queue: Mapping[str, int] = field(default_factory=dict)
     moves_left_by_workload: Mapping[str, int] = field(default_factory=dict)
     node_attempts_left: Mapping[str, int] = field(default_factory=dict)
-    next_free_at: datetime | None = None
     spares_kept: int = 0
     """Whole free nodes that consolidation and relocation leave alone, for faults."""
     gpus_movable: int | None = None

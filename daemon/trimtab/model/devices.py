@@ -30,10 +30,9 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDevices:
-    """A node's devices. `says_holders`: it names the holder of at least one, so that no name means nobody."""
+    """A node's devices."""
 
     devices: tuple[Device, ...]
-    says_holders: bool = False
 
     @property
     def gpus(self) -> tuple[Device, ...]:
@@ -71,7 +70,7 @@ def _is_of_last_report(now: GpuNow, node: NodeNow) -> bool:
 
 def _node_devices(devices: list[Device]) -> NodeDevices:
     devices.sort(key=_order)
-    return NodeDevices(devices=tuple(devices), says_holders=any(one.holders for one in devices))
+    return NodeDevices(devices=tuple(devices))
 
 
 def _order(device: Device) -> tuple[int, str]:

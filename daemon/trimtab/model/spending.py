@@ -76,7 +76,7 @@ def over_budget(
     """The sentence of the first limit that these moves and cordons would break, with its number; or None."""
     need = need_of(moves, cordons, snapshot)
     return (
-        _beyond("move", need.moves, _left(budget.moves_left, spent.moves), "of those allowed at once", budget)
+        _beyond("move", need.moves, _left(budget.moves_left, spent.moves), "of those allowed at once")
         or _beyond("GPU", need.gpus, _left(budget.gpus_movable, spent.gpus), "of those whose work may stop at once")
         or _beyond("move", need.moves, _left(budget.moves_left_this_hour, spent.moves), "of those allowed in one hour")
         or _beyond(
@@ -104,12 +104,10 @@ def _count(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _beyond(noun: str, needed: int, left: int | None, of: str, budget: Budget | None = None) -> str | None:
+def _beyond(noun: str, needed: int, left: int | None, of: str) -> str | None:
     if left is None or needed <= left:
         return None
-    free_at = budget.next_free_at if budget is not None else None
-    after = f"; next at {free_at:%H:%M} UTC" if free_at else ""
-    return f"{_count(needed, noun)} needed, {left} left {of}{after}."
+    return f"{_count(needed, noun)} needed, {left} left {of}."
 
 
 def _places(what: str, needed: Mapping[str, int], limits: Mapping[str, int], spent: Mapping[str, int]) -> str | None:

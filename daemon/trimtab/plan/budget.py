@@ -62,7 +62,6 @@ def budget_of(
             workload: max(settings.moves_per_workload_per_day - done, 0) for workload, done in moves.items()
         },
         node_attempts_left={node: max(settings.node_attempts_per_day - done, 0) for node, done in attempts.items()},
-        next_free_at=None,
         spares_kept=settings.spares_kept,
     )
 

@@ -127,10 +127,6 @@ class Nodes:
 
         self._change(command, node, f"label {node} with {key}={text}", edit)
 
-    def unlabel(self, command: Command, node: str, suffix: str) -> None:
-        """Take this command's label of one key off."""
-        self._drop(command, node, f"unlabel {node}: {self.prefix}/{suffix}", f"label {self.prefix}/{suffix}=")
-
     def reserve(self, command: Command, workload: str, seats: Iterable[Seat]) -> None:
         """Write down for whom room is kept, node by node. That alone keeps nobody out: a taint or a cordon does."""
         by_node: dict[str, list[Seat]] = {}

@@ -172,7 +172,6 @@ class PodSpec(Named, frozen=True):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
     priority: int = 0
-    priority_class_name: str = ""
     node_selector: dict[str, str] = {}
     affinity: dict[str, Any] = {}
     tolerations: list[Toleration] = []

@@ -83,11 +83,6 @@ class Need:
     gpus: int = 0
     parts: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def parts_count(self) -> int:
-        """MIG instances and shares, together."""
-        return sum(count for _, count in self.parts)
-
     def __bool__(self) -> bool:
         """Whether it takes any."""
         return self.gpus > 0 or bool(self.parts)

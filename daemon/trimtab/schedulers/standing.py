@@ -8,7 +8,7 @@ from datetime import datetime
 
 from trimtab.model.cluster import WorkloadState
 from trimtab.schedulers.objects import Condition, Loose, Pod
-from trimtab.schedulers.owners import DEPLOYMENTS, JOB_SETS, JOBS, REPLICA_SETS, STATEFUL_SETS
+from trimtab.schedulers.owners import DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 from trimtab.schedulers.pods import is_working, unplaced
 
 QUOTA, PLACEMENT = "quota", "placement"
@@ -130,8 +130,3 @@ def moment(text: object) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         return None
-
-
-def is_suspendable(plural: str) -> bool:
-    """Whether the kind has a switch that stops the whole of it."""
-    return plural in (JOBS, JOB_SETS)
