@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -222,6 +223,27 @@ def test_a_wiped_annotation_leaves_no_job_stopped():
         world.beat()
     assert world.workload("train")["spec"]["active"]
     assert len(world.seats("train")) == 4
+
+
+def test_a_command_that_is_given_back_leaves_check_and_labels_to_the_one_at_work():
+    """The other one's job has stopped and has its seats, and is about to start on them."""
+    world = a_seated_gang()
+    world.beat_until(lambda: [line for line in world.lines if "answer Ready on its seats" in line.what])
+    mine = world.commands[0]
+    other = replace(mine, id=mine.id + 1, state=CommandState.ABANDONED)
+    annotations = world.workload("train")["metadata"]["annotations"]
+    entries = json.loads(annotations["trimtab/hold"])
+    entries.append({"mark": other.mark, "workload": entries[0]["workload"], "seats": entries[0]["seats"]})
+    change = {"metadata": {"annotations": {"trimtab/hold": json.dumps(entries)}}}
+    world.kube.edit(world.path("train"), change, by="trimtab")
+    world.reader.snapshot()
+    before = len(world.lines)
+    world.adapter.release(other)
+    said = [line.what for line in world.lines[before:]]
+    assert [text for text in said if text.startswith(("answer", "unlabel"))] == []
+    assert said, "its own signature goes"
+    world.beat_until(world.has_settled)
+    assert sorted(set(world.seats("train"))) == sorted({seat.node for seat in mine.recommendation.moves[0].after})
 
 
 @pytest.mark.parametrize("returned", ["x", 7, "2026-01-01T00:00:00", ["y"]])

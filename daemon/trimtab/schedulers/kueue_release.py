@@ -66,6 +66,9 @@ class Release(Carry):
         stop = self.read(workload)
         if stop is None:
             return
+        if stop.is_in_other_hands:  # check and labels are by now the other command's
+            self.on(workload, partial(Stop.give_back, keeps=()))
+            return
         check = seat_check(stop.now, self.pen.prefix)
         if check is not None and stop.now.has_quota and not stop.now.is_finished:
             # Its pods ask for the label whenever they start anew: it stays until the job ends. Given back before, only

@@ -96,6 +96,11 @@ class Stop:
         return not is_signed and self.now.switched_by == self.pen.prefix and self._is_to_stop
 
     @property
+    def is_in_other_hands(self) -> bool:
+        """Whether another command is at work on it; what lasts of one that is over is no work."""
+        return any(one.mark != self.command.mark and not one.lasts for one in self._holds)
+
+    @property
     def _is_to_stop(self) -> bool:
         writes = self.command.recommendation.writes
         return any(write.verb is Verb.SUSPEND and write.workload == self.id for write in writes)
