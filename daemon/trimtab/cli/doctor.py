@@ -177,7 +177,8 @@ def _kernel_log(path: Path) -> Check:
             name="kernel log",
             is_ok=False,
             sentence=f"{path} cannot be read: {error.strerror}. XID lines are then not seen.",
-            fix="Run the agent with CAP_SYSLOG and DeviceAllow=/dev/kmsg r, or as root.",
+            fix="Run the agent with CAP_SYSLOG and DeviceAllow=/dev/kmsg r, or as root; in a container, whose device "
+            "cgroup refuses it, with privileged: true.",
         )
     return Check(name="kernel log", is_ok=True, sentence=f"{path} can be read.")
 

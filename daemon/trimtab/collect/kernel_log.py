@@ -70,7 +70,8 @@ class KmsgDevice:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise CollectError(
-                f"{path}: {error.strerror}. The agent needs DeviceAllow=/dev/kmsg r and CAP_SYSLOG."
+                f"{path}: {error.strerror}. The agent needs DeviceAllow=/dev/kmsg r and CAP_SYSLOG; in a container, "
+                "whose device cgroup refuses it, privileged: true."
             ) from error
 
     def read(self) -> bytes:
