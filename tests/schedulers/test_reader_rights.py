@@ -1,4 +1,4 @@
-"""Every kind that is read is in the reader's role: what is missing there would be missing in every snapshot."""
+"""The base manifests: the reader may read every kind that is read and nothing else, the agent opens the kernel log."""
 
 from __future__ import annotations
 
@@ -7,14 +7,45 @@ from pathlib import Path
 import yaml
 
 from trimtab.schedulers.resources import RESOURCES
+from trimtab.schedulers.rights import NOTHING, rights_of
+from trimtab.settings import KubernetesSettings
 
-ROLE = Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes" / "base" / "reader.yaml"
+BASE = Path(__file__).parents[2] / "docs" / "how-to" / "kubernetes" / "base"
+ROLE, AGENT = BASE / "reader.yaml", BASE / "agent.yaml"
 
 
-def test_the_readers_role_allows_to_read_every_kind() -> None:
-    allowed: set[tuple[str, str]] = set()
+def allowed() -> set[tuple[str, str]]:
+    """Group and plural of what the role lets be read."""
+    found: set[tuple[str, str]] = set()
     for document in yaml.safe_load_all(ROLE.read_text()):
         for rule in document.get("rules") or ():
             if {"get", "list", "watch"} <= set(rule["verbs"]):
-                allowed |= {(group, name) for group in rule["apiGroups"] for name in rule["resources"]}
-    assert [kind.name for kind in RESOURCES if (kind.group, kind.plural) not in allowed] == []
+                found |= {(group, name) for group in rule["apiGroups"] for name in rule["resources"]}
+    return found
+
+
+def test_the_readers_role_allows_to_read_every_kind() -> None:
+    assert [kind.name for kind in RESOURCES if (kind.group, kind.plural) not in allowed()] == []
+
+
+def test_the_readers_role_allows_to_read_nothing_else() -> None:
+    # Volcano's own Leases say whether its processes live; they are read when one is looked at, not kept.
+    assert allowed() - {(kind.group, kind.plural) for kind in RESOURCES} == {("coordination.k8s.io", "leases")}
+
+
+def test_doctor_asks_for_every_kind_that_is_read_and_says_what_a_missing_one_costs() -> None:
+    rights = {(one.verb, one.group, one.resource): one for one in rights_of(KubernetesSettings(), may_act=False)}
+    for kind in RESOURCES:
+        for verb in ("list", "watch"):
+            right = rights[(verb, kind.group, kind.plural)]
+            assert (right.costs == NOTHING) is kind.is_needed, right.text
+            assert (right.namespace == "trimtab") is kind.is_ours
+
+
+def test_an_agent_that_is_given_the_kernel_log_may_open_it() -> None:
+    (agent,) = [one for one in yaml.safe_load_all(AGENT.read_text()) if one["kind"] == "DaemonSet"]
+    spec = agent["spec"]["template"]["spec"]
+    assert "/dev/kmsg" in {one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
+    (container,) = spec["containers"]
+    # The device cgroup lets nothing less open it; what `privileged` makes meaningless is not written beside it.
+    assert container["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}

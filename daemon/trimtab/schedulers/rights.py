@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trimtab.schedulers.resources import RESOURCES
 from trimtab.settings import KubernetesSettings
 
 KUEUE, VOLCANO_JOBS, RESOURCE = "kueue.x-k8s.io", "batch.volcano.sh", "resource.k8s.io"
@@ -29,25 +31,23 @@ class Right:
         return f"{self.verb} {self.resource}" + (f".{self.group}" if self.group else "")
 
 
-# Group, resources, what goes without them.
-_READ: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("", ("nodes", "pods"), NOTHING),
-    ("", ("namespaces",), "Opt-outs on namespaces are not seen, so nothing in any namespace is moved."),
-    ("batch", ("jobs",), "Jobs are seen as pods without an owner, and not moved."),
-    (
-        "apps",
-        ("deployments", "replicasets", "statefulsets"),
-        "Their pods are not moved: who made them is not known.",
-    ),
-    ("policy", ("poddisruptionbudgets",), "No job is stopped: whether its disruption budget allows it is not known."),
-    (KUEUE, ("workloads", "clusterqueues", "localqueues"), "Jobs under Kueue are not moved."),
-    (KUEUE, ("resourceflavors", "topologies"), "Racks and pools come from labels alone."),
-    (KUEUE, ("cohorts", "admissionchecks"), "Who could take a freed quota is not known; moves stay advice."),
-    (VOLCANO_JOBS, ("jobs",), "Volcano's jobs are not moved."),
-    ("scheduling.volcano.sh", ("podgroups", "queues"), "Volcano's jobs are not moved."),
-    ("topology.volcano.sh", ("hypernodes",), "Racks come from labels alone."),
-    (RESOURCE, ("resourceslices", "resourceclaims"), "Which pod holds which GPU comes from the agents alone."),
-)
+_UNKNOWN_OWNER = "Their pods are not moved: what they belong to is not known."
+_NO_KAI = "Gangs of KAI are not told from single pods; they are not moved either way."
+# What goes without a kind that a whole snapshot does not need.
+_OPTIONAL: Mapping[str, str] = {
+    "leaderworkersets.leaderworkerset.x-k8s.io": _UNKNOWN_OWNER,
+    "trainjobs.trainer.kubeflow.org": _UNKNOWN_OWNER,
+    "pytorchjobs.kubeflow.org": _UNKNOWN_OWNER,
+    "mpijobs.kubeflow.org": _UNKNOWN_OWNER,
+    "rayjobs.ray.io": _UNKNOWN_OWNER,
+    "rayclusters.ray.io": _UNKNOWN_OWNER,
+    "resourceslices.resource.k8s.io": "GPUs that are handed out by DRA come from the agents alone.",
+    "resourceclaims.resource.k8s.io": "Which pod holds which GPU under DRA comes from the agents alone.",
+    "devicetaintrules.resource.k8s.io": "GPUs that were taken out alone are not seen as such.",
+    "nodeclaims.karpenter.sh": "Nodes that Karpenter is about to take away are not stood back from.",
+    "podgroups.scheduling.run.ai": _NO_KAI,
+    "queues.scheduling.run.ai": _NO_KAI,
+}
 # Verb, group, resource, what goes without it.
 _TELL: tuple[tuple[str, str, str, str], ...] = (
     ("create", "events.k8s.io", "events", "Owners do not see on their jobs what was recommended and done."),
@@ -79,21 +79,17 @@ _CHECK: tuple[tuple[str, str, str, str], ...] = (
 def rights_of(kubernetes: KubernetesSettings, *, may_act: bool) -> tuple[Right, ...]:
     """Every permission that these settings need."""
     found = [
-        Right(verb=verb, group=group, resource=resource, costs=costs)
-        for group, resources, costs in _READ
-        for resource in resources
+        Right(
+            verb=verb,
+            group=kind.group,
+            resource=kind.plural,
+            costs=NOTHING if kind.is_needed else _OPTIONAL[kind.name],
+            namespace=kubernetes.namespace if kind.is_ours else "",
+        )
+        for kind in RESOURCES
         for verb in ("list", "watch")
     ]
     found += [Right(verb=verb, group=group, resource=one, costs=costs) for verb, group, one, costs in _TELL]
-    found.append(
-        Right(
-            verb="list",
-            group="",
-            resource="configmaps",
-            namespace=kubernetes.namespace,
-            costs="The pause ConfigMap is not seen.",
-        )
-    )
     if not may_act:
         return tuple(found)
     found.append(
