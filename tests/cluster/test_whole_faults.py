@@ -29,8 +29,8 @@ from trimtab.model.board import CommandRow
 installed = _installed
 
 IS_LONG = bool(os.environ.get("TRIMTAB_LONG"))
-DOWN_SECONDS = 60.0 if IS_LONG else 12.0
-FROZEN_SECONDS = 20.0 if IS_LONG else 8.0
+DOWN_SECONDS = 60.0 if IS_LONG else 8.0
+FROZEN_SECONDS = 20.0 if IS_LONG else 5.0
 ATTEMPTS_A_MINUTE = 10
 ONE_RACK = {objects.REQUIRED_TOPOLOGY: objects.RACK}
 TERM_SECONDS = 4
