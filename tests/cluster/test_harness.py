@@ -52,6 +52,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.long
 def test_a_second_plane_runs_beside_the_first_and_goes_away_when_asked(plane: Plane) -> None:
     with a_plane_by_hand() as (process, folder, children):
         assert len(children) == 5

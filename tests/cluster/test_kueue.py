@@ -50,7 +50,7 @@ def test_story_b_a_gang_that_loses_no_pod_moves_whole(hall: Hall, space: Space) 
     print(f"\nstory b: {hall.seconds_of(hall.only()):.1f} s from approval")
 
 
-@pytest.mark.parametrize("queue", ["tas", "flat"])
+@pytest.mark.parametrize("queue", ["tas", pytest.param("flat", marks=pytest.mark.long)])
 def test_story_c_room_is_made_for_the_one_who_waits(hall: Hall, space: Space, queue: str) -> None:
     """In a queue without topology the one who waits is admitted, and its pod waits for a node."""
     nodes = space.add_racks(1, 6)
@@ -77,7 +77,7 @@ def checked(plane: Plane, space: Space) -> Iterator[Hall]:
     made.close()
 
 
-@pytest.mark.parametrize("queue", ["seats", "loose"])
+@pytest.mark.parametrize("queue", ["seats", pytest.param("loose", marks=pytest.mark.long)])
 def test_with_our_check_a_gang_lands_on_the_seats_of_the_plan(checked: Hall, space: Space, queue: str) -> None:
     space.add_racks(2, 4)
     topology = IN_A_RACK if queue == "seats" else None
@@ -107,7 +107,7 @@ def test_story_c_with_our_check_everybody_lands_where_planned(checked: Hall, spa
     print(f"\nstory c, exact: {outcome.sentence}")
 
 
-@pytest.mark.parametrize("is_exact", [False, True])
+@pytest.mark.parametrize("is_exact", [pytest.param(False, marks=pytest.mark.long), True])
 def test_story_c_while_small_jobs_stream_in(request: pytest.FixtureRequest, space: Space, is_exact: bool) -> None:
     hall: Hall = request.getfixturevalue("checked" if is_exact else "hall")
     queue = "seats" if is_exact else "tas"
@@ -131,6 +131,7 @@ def test_story_c_while_small_jobs_stream_in(request: pytest.FixtureRequest, spac
     assert not is_exact or hit >= 0.95 * planned > 0, hall.told()
 
 
+@pytest.mark.long
 def test_a_thief_in_a_peer_queue_gets_neither_quota_nor_seat(hall: Hall, space: Space) -> None:
     """A peer of the cohort without quota of its own borrows what is freed 0.85 s after that, unless it is held."""
     space.add_racks(1, 4)
@@ -163,6 +164,7 @@ def test_a_persons_hold_on_the_queue_stays_and_is_a_refusal(hall: Hall, space: S
     assert space.client.get("clusterqueues", queue)["spec"]["stopPolicy"] == "Hold"
 
 
+@pytest.mark.long
 def test_a_persons_touch_of_the_stopped_job_is_left_to_them(hall: Hall, space: Space) -> None:
     space.add_racks(1, 4)
     space.run_gang("train", pods=2, pod_annotations={"fake/term-s": "4"}, pod_spec={"terminationGracePeriodSeconds": 5})

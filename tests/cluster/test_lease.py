@@ -17,7 +17,7 @@ from tests.cluster.client import wait_for
 from tests.cluster.lease_writer import REQUEST_SECONDS, TARGET
 from tests.cluster.plane import Plane
 
-TAKEOVERS = 50
+TAKEOVERS = 50 if os.environ.get("TRIMTAB_LONG") else 8
 ROOT = Path(__file__).parents[2]
 
 
@@ -98,7 +98,7 @@ def check(entries: list[dict[str, Any]]) -> None:
     assert all(len(names) == 1 for names in who_by_epoch.values())
 
 
-def test_never_two_writers_in_fifty_take_overs(plane: Plane, tmp_path: Path) -> None:
+def test_never_two_writers_in_many_take_overs(plane: Plane, tmp_path: Path) -> None:
     namespace = "lease-test"
     plane.client.create("namespaces", {"metadata": {"name": namespace}})
     plane.client.create("configmaps", {"metadata": {"name": TARGET, "namespace": namespace}}, namespace)

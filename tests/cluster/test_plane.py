@@ -193,6 +193,7 @@ def test_a_service_account_is_known_and_may_nothing_by_itself(plane: Plane, spac
     assert (patched["verb"], patched["objectRef"]["name"], patched["responseStatus"]["code"]) == ("patch", "n1", 403)
 
 
+@pytest.mark.long
 def test_kueue_takes_other_settings_and_its_own_again(plane: Plane, space: Space) -> None:
     space.add_node("n1")
     plane.configure_kueue(extra={"fairSharing": {"preemptionStrategies": ["LessThanOrEqualToFinalShare"]}})
@@ -202,6 +203,7 @@ def test_kueue_takes_other_settings_and_its_own_again(plane: Plane, space: Space
     assert len(space.seats()) == 2
 
 
+@pytest.mark.long
 def test_a_killed_api_server_comes_back_and_all_go_on(plane: Plane, space: Space) -> None:
     space.add_racks(racks=1, nodes_per_rack=2)
     space.run_gang("before", pods=1, gpus=1)

@@ -38,12 +38,15 @@ def test_story_a(whole: Whole, capsys: pytest.CaptureFixture[str]) -> None:
         stories.story_a(whole, told("a"))
 
 
+@pytest.mark.long
 def test_story_b(whole: Whole, capsys: pytest.CaptureFixture[str]) -> None:
     with capsys.disabled():
         stories.story_b(whole, told("b"))
 
 
-@pytest.mark.parametrize("has_stream", [False, True], ids=["quiet", "stream"])
+@pytest.mark.parametrize(
+    "has_stream", [pytest.param(False, marks=pytest.mark.long, id="quiet"), pytest.param(True, id="stream")]
+)
 def test_story_c(whole: Whole, capsys: pytest.CaptureFixture[str], *, has_stream: bool) -> None:
     with capsys.disabled():
         stories.story_c(whole, told("c"), has_stream=has_stream)
