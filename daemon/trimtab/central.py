@@ -255,7 +255,7 @@ class Central:
         if not was.sentence:
             return
         lease, tell = self._parts.link.lease, self._parts.link.tell
-        if lease is not None and lease.why_not() is not None:
+        if lease is not None and lease.epoch is None:
             tell = None  # whoever acts tells
         states = {command.id: command.state for command in was.commands}
         for command in self._advance.commands:
