@@ -13,7 +13,6 @@ from trimtab.errors import SchedulerBusy, SchedulerConflict
 from trimtab.schedulers.marks import Hold, read_holds
 from trimtab.schedulers.objects import Metadata, Pod
 
-NODE = "/api/v1/nodes/gpu-07"
 OURS = {"key": "trimtab/seat", "value": "3fa9c1-R11", "effect": "NoSchedule"}
 
 
