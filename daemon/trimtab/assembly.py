@@ -24,7 +24,7 @@ from trimtab.link import link_of
 from trimtab.listener import Listener, split_listen
 from trimtab.loop import Beat
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import AuditLine, Move, Refusal
+from trimtab.model.command import AuditLine, Move, Refusal, read_mark
 from trimtab.model.devices import NodeDevices
 from trimtab.model.reading import Delivery
 from trimtab.plan.planner import RULE_NAMES, Planner
@@ -71,7 +71,9 @@ class Daemon:
         self._inbox = Inbox(settings.ingest.inbox_reports_max)
         self._ingest_counts = IngestCounts()
         self._box = BoardBox()
-        self._link = link_of(settings, clock=self.clock, audit=self._audit, devices=self._devices)
+        self._link = link_of(
+            settings, clock=self.clock, audit=self._audit, devices=self._devices, reserves=self._reserves
+        )
         self._work = self._parts()
         self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
@@ -149,6 +151,14 @@ class Daemon:
 
     def _audit(self, line: AuditLine) -> None:
         self._history.audit([line])
+
+    def _reserves(self, mark: str) -> frozenset[str]:
+        """Nodes on which a command of ours that has begun keeps room."""
+        read = read_mark(mark)
+        command = self._history.command(read[1]) if read is not None else None
+        if command is None or command.mark != mark or not command.state.is_begun:
+            return frozenset()
+        return frozenset(seat.node for write in command.recommendation.writes for seat in write.seats)
 
     def _devices(self) -> Mapping[str, NodeDevices]:
         return self.central.devices()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -89,6 +89,7 @@ def link_of(
     clock: Clock,
     audit: Callable[[AuditLine], None],
     devices: Callable[[], Mapping[str, NodeDevices]],
+    reserves: Callable[[str], Collection[str]],
 ) -> Link:
     """The link that the settings describe. Raises SettingsError; nothing is sent yet."""
     if settings.simulated is not None:
@@ -96,7 +97,9 @@ def link_of(
         return Link(reader=simulated, schedulers={simulated.name: simulated})
     if settings.kubernetes is None:
         return Link()
-    return _kubernetes(settings.kubernetes, cluster=settings.cluster, clock=clock, audit=audit, devices=devices)
+    return _kubernetes(
+        settings.kubernetes, cluster=settings.cluster, clock=clock, audit=audit, devices=devices, reserves=reserves
+    )
 
 
 def _kubernetes(
@@ -106,10 +109,13 @@ def _kubernetes(
     clock: Clock,
     audit: Callable[[AuditLine], None],
     devices: Callable[[], Mapping[str, NodeDevices]],
+    reserves: Callable[[str], Collection[str]],
 ) -> Link:
     api = connect(settings)
     mirror = Mirror(connect(settings), settings, clock)
-    reader = KubernetesReader(mirror, api=api, settings=settings, cluster=cluster, clock=clock, devices=devices)
+    reader = KubernetesReader(
+        mirror, api=api, settings=settings, cluster=cluster, clock=clock, devices=devices, reserves=reserves
+    )
     # A name that no other start has: a daemon that was killed must not take its successor's lease for its own.
     lease = Lease(api, settings, identity=f"{socket.gethostname()}-{secrets.token_hex(4)}", clock=clock)
     pen = Pen(

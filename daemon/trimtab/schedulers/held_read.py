@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from trimtab.model.cluster import Held, Reservation
@@ -92,14 +92,25 @@ def signed_node(facts: NodeFacts) -> Signed:
     return Signed(name=f"node {facts.name}", holds=facts.holds, node=facts.name, shows=by, is_node=True)
 
 
-def reservations_of(signed: Iterable[Signed]) -> tuple[Reservation, ...]:
-    """Room that is kept. The same room written on two objects (its node, its workload) counts once."""
+Reserves = Callable[[str], Collection[str]]
+"""Mark -> the nodes on which its command keeps room; none where no such command is known to be at work."""
+
+
+def reservations_of(signed: Iterable[Signed], reserves: Reserves | None = None) -> tuple[Reservation, ...]:
+    """Room that is kept. The same room written on two objects (its node, its workload) counts once.
+
+    What stands on a node is believed. In a namespace its tenants write too: what stands there counts only where
+    `reserves` confirms it (without it all does), or a made-up mark could keep the whole cluster.
+    """
     kept: dict[tuple[str, str, str], int] = {}
     for one in signed:
         here: Counter[tuple[str, str, str]] = Counter()
         for hold in one.holds:
+            known = None if one.is_node or reserves is None else reserves(hold.mark)
             for seat in hold.seats:
-                here[hold.mark, hold.workload or "", seat.node or one.node] += seat.gpus
+                node = seat.node or one.node
+                if known is None or node in known:
+                    here[hold.mark, hold.workload or "", node] += seat.gpus
         for key, gpus in here.items():
             kept[key] = max(kept.get(key, 0), gpus)
     return tuple(

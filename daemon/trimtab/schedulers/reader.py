@@ -16,6 +16,7 @@ from trimtab.schedulers import kueue_read, volcano_read
 from trimtab.schedulers.devices_read import Dra
 from trimtab.schedulers.drafts import Gathering, Memo
 from trimtab.schedulers.held_read import (
+    Reserves,
     held_of,
     reservations_of,
     shown,
@@ -119,8 +120,10 @@ class KubernetesReader:
         cluster: str,
         clock: Clock,
         devices: Callable[[], Mapping[str, NodeDevices]] = dict,
+        reserves: Reserves | None = None,
     ) -> None:
-        """`devices`: what the agents say now, by node."""
+        """`devices`: what the agents say now, by node. `reserves`: on which nodes a mark's command keeps room."""
+        self._reserves = reserves
         self._mirror = mirror
         self._api = api
         self._settings = settings
@@ -176,7 +179,7 @@ class KubernetesReader:
             *(one for _, _, one in on_others),
             *signed_pods(objects.pods.values(), self._settings.prefix),
         ]
-        reservations = reservations_of(signed)
+        reservations = reservations_of(signed, self._reserves)
         scene = self._scene(objects, stock, dra, reservations)
         drafts = Gathering(pods, objects.others, Owners(objects.others)).drafts(
             (plural, item) for plural, item, _ in on_others
