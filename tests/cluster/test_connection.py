@@ -186,7 +186,7 @@ def test_expired_versions_are_answered_by_lists_and_not_by_a_storm(
         assert_paced(proxy)
 
 
-@pytest.mark.parametrize("retry_after_seconds", [None, 3])
+@pytest.mark.parametrize("retry_after_seconds", [None, pytest.param(3, marks=pytest.mark.long)])
 def test_a_storm_of_429_is_sat_out(
     proxy: FaultProxy, through: Path, space: Space, retry_after_seconds: int | None
 ) -> None:
@@ -204,6 +204,7 @@ def test_a_storm_of_429_is_sat_out(
         assert_paced(proxy)
 
 
+@pytest.mark.long
 def test_half_open_it_reconnects_and_finds_what_it_missed(proxy: FaultProxy, through: Path, space: Space) -> None:
     first = space.add_node("n1")
     with watching(through, kinds=only("nodes", "pods"), quiet_seconds_max=3.0) as watcher:

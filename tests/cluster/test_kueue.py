@@ -107,7 +107,8 @@ def test_story_c_with_our_check_everybody_lands_where_planned(checked: Hall, spa
     print(f"\nstory c, exact: {outcome.sentence}")
 
 
-@pytest.mark.parametrize("is_exact", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("is_exact", [False, True])
 def test_story_c_while_small_jobs_stream_in(request: pytest.FixtureRequest, space: Space, is_exact: bool) -> None:
     hall: Hall = request.getfixturevalue("checked" if is_exact else "hall")
     queue = "seats" if is_exact else "tas"

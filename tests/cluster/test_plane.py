@@ -46,6 +46,7 @@ def test_deactivated_and_reactivated_a_gang_leaves_a_cordoned_node(space: Space)
     assert {space.rack_of(node) for node in space.seats("g")} != {space.rack_of(left)}
 
 
+@pytest.mark.long
 def test_an_evicted_pod_is_replaced_within_the_rack_and_its_peers_stay(space: Space) -> None:
     space.add_racks(racks=1, nodes_per_rack=3)
     space.run_gang("g", pods=2, gpus=8, topology=ONE_RACK, can_replace_pods=True)

@@ -65,6 +65,7 @@ def test_any_other_token_is_nobodys(installed: Plane, reviews: TokenReviews, age
     assert reviews.counts() == {"refused": 1}
 
 
+@pytest.mark.long
 def test_a_pod_that_is_gone_signs_in_no_longer(installed: Plane, reviews: TokenReviews, agent_pod) -> None:
     token = token_of(installed, agent_pod)
     assert reviews.ask(token) is not None

@@ -54,6 +54,7 @@ def test_the_readers_account_recommends_and_tries_no_write_but_its_own(
         print(f"\n  reader, mode recommend: {kinds(writes)}")
 
 
+@pytest.mark.long
 def test_two_daemons_never_write_at_once_and_the_second_takes_over(
     installed: Plane, space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,7 +125,7 @@ Strike = tuple[Callable[[Plane, str], None], Callable[[Plane, str], None], float
     "how",
     [
         (Plane.kill, Plane.start, DOWN_SECONDS, "cannot be reached"),
-        (Plane.pause, Plane.resume, FROZEN_SECONDS, "no answer from"),
+        pytest.param((Plane.pause, Plane.resume, FROZEN_SECONDS, "no answer from"), marks=pytest.mark.long),
     ],
     ids=["killed", "frozen"],
 )

@@ -24,6 +24,7 @@ installed = _installed
 STEPS = 220 if os.environ.get("TRIMTAB_LONG") else 25
 
 
+@pytest.mark.long
 def test_whatever_people_do_budgets_and_their_own_doings_stand(
     installed: Plane, space: Space, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_rule_that_closes_too_many_nodes_is_stopped_until_a_person_looks(whole
     assert is_closed(whole, nodes[2])
 
 
+@pytest.mark.long
 def test_a_config_map_pauses_in_the_middle_of_a_command(whole: Whole) -> None:
     space, client = whole.space, whole.plane.client
     space.add_racks(racks=1, nodes_per_rack=5)
@@ -164,6 +165,7 @@ def test_a_config_map_pauses_in_the_middle_of_a_command(whole: Whole) -> None:
     assert not whole.daemon.board().is_paused
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "state",
     [pytest.param("held", marks=pytest.mark.long), pytest.param("confirmed", marks=pytest.mark.long), "submitted"],

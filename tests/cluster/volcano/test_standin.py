@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 
+import pytest
 from tests.cluster.client import Json, wait_for
 from tests.cluster.plane import Plane
 from tests.cluster.space import Space
@@ -36,6 +37,7 @@ def test_a_gang_is_placed_on_the_nodes_of_its_space_alone(plane: Plane, space: S
         other.remove()
 
 
+@pytest.mark.long
 def test_the_stand_in_goes_on_when_the_api_server_comes_back(plane: Plane, space: Space) -> None:
     space.add_racks(racks=1, nodes_per_rack=4)
     with standin_beside(plane, pool=space.namespace) as volcano:
