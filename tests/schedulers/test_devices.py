@@ -144,6 +144,12 @@ class Noting:
     def hold(self, command: Command) -> None:
         self.held += [write.text for write in command.recommendation.writes]
 
+    def submit(self, command: Command) -> None:
+        raise AssertionError(f"nobody asked to submit {command.name}")
+
+    def release(self, command: Command) -> None:
+        raise AssertionError(f"nobody asked to release {command.name}")
+
 
 @pytest.mark.parametrize(("controller", "asked"), [(None, ["kubernetes"]), ("kueue", ["kueue", "kubernetes"])])
 def test_single_gpus_are_plain_kubernetes_duty_whoevers_work_is_on_them(

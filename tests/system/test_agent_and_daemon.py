@@ -111,7 +111,7 @@ def _assert_replayed(pair: Pair, *, after: int) -> None:
     newest = came[0]
     waited = [sequence for sequence in came if sequence < newest]
     assert waited == [sequence for sequence in range(1, newest) if sequence not in there]
-    assert len(waited) >= 5
+    assert len(waited) >= 5, f"came in this order: {came[:12]}; there before: {sorted(there)[-3:]}"
     pair.assert_nothing_lost_or_doubled()
 
 
