@@ -124,6 +124,10 @@ class _Handler(BaseHTTPRequestHandler):
         size = int(length) if length.isdigit() else _BODY_BYTES_MAX + 1
         if size > _BODY_BYTES_MAX:
             self.close_connection = True
+            if (
+                length.isdigit()
+            ):  # taken off the wire, within reason: a close with bytes unread would cut the answer off
+                self.rfile.read(min(size, 4 * _BODY_BYTES_MAX))
             raise SchedulerRefused(f"A body of {length} bytes is more than {_BODY_BYTES_MAX}.")
         return self.rfile.read(size)
 
