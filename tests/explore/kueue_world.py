@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +20,7 @@ from trimtab.clock import iso
 from trimtab.errors import DecisionRefused, SchedulerGone
 from trimtab.issue import decisions
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Budget, Command, CommandState
+from trimtab.model.command import Command
 
 WAIT_SECONDS = 2000.0
 PERSON = "kubectl-cordon"
@@ -137,11 +137,7 @@ class KueueWorld(Faulty):
         rig = self.rig
         if rig.settings.admission_check:
             rig.check.step()
-        rig.findings = [replace(one, last_seen_at=snapshot.taken_at) for one in rig.findings]
-        live = rig.ledger.commands(live_only=True)
-        standing = [one.recommendation for one in live if one.state in (CommandState.PROPOSED, CommandState.APPROVED)]
-        plan = rig.planner.propose(snapshot, rig.findings, Budget(), standing)
-        rig.issuer.advance(plan, snapshot, findings=rig.findings)
+        rig.decide(snapshot)
 
     # --- what must hold
 

@@ -13,9 +13,9 @@ from datetime import datetime
 from typing import Any
 
 from tests.explore.faults import Faulty
-from tests.schedulers.kueue_world import Kept
 from tests.schedulers.plain_hall import KINDS, NAMESPACE
 from tests.schedulers.plain_rig import BEAT_SECONDS, PlainRig
+from tests.schedulers.rebalancing import Kept
 
 from trimtab.clock import iso
 from trimtab.errors import DecisionRefused, SchedulerGone

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import msgspec
-from tests.builders import a_finding
 from tests.cluster import objects
 from tests.fakes.clock import FakeClock
 from tests.fakes.kube import FakeKube
-from tests.fakes.kube_store import State
 from tests.fakes.kueue import Kueue
 from tests.fakes.ledger import FakeLedger
+from tests.schedulers.rebalancing import Rebalancing
 
 from trimtab.errors import SchedulerError
 from trimtab.issue.issuer import Issuer
 from trimtab.model.advice import OpenFinding
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import AuditLine, Budget, Command, CommandState, Mode, Plan
+from trimtab.model.command import AuditLine, Mode, Plan
 from trimtab.plan.planner import Planner
 from trimtab.schedulers.kueue import KueueScheduler
 from trimtab.schedulers.kueue_check import KueueCheck
@@ -39,15 +36,6 @@ REPLACEABLE = {"trimtab/replaceable-pods": "true"}
 CHECK = "trimtab"
 BEAT_SECONDS = 5.0
 UNREAD = ("selfsubjectaccessreviews", "leases", "events")
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A world to be begun from again."""
-
-    state: State
-    at: datetime
-    findings: tuple[OpenFinding, ...]
 
 
 class FakeMirror:
@@ -73,7 +61,7 @@ class FakeMirror:
         )
 
 
-class World:
+class World(Rebalancing):
     """Nodes n1 … in racks of `per_rack`, a queue `tas` and, with a check, a queue `seats`; a daemon in mode act."""
 
     def __init__(self, *, nodes: int = 10, per_rack: int = 5, gpus: int = 1000, has_check: bool = False) -> None:
@@ -112,17 +100,6 @@ class World:
         self.planner = Planner(plan, adapter_rule=self._opinion)
         issue = IssueSettings(mode=Mode.ACT, breaker_ratio=1.0)
         self.issuer = Issuer(ledger=self.ledger, schedulers={"kueue": self.adapter}, settings=issue, clock=self.clock)
-
-    def keep(self) -> Kept:
-        """The cluster as it is, to be begun from again."""
-        return Kept(self.kube.snapshot(), self.clock.now(), tuple(self.findings))
-
-    def again(self, kept: Kept) -> None:
-        """The cluster as it was, and a daemon with an empty ledger."""
-        self.kube.restore(kept.state)
-        self.clock.jump((kept.at - self.clock.now()).total_seconds())
-        self.findings, self.lines, self.ledger = list(kept.findings), [], FakeLedger()
-        self.start()
 
     def _opinion(self, move: Any, snapshot: ClusterSnapshot) -> Any:
         return self.adapter.refusal(move, snapshot) if move.controller == "kueue" else None
@@ -189,50 +166,20 @@ class World:
 
     # --- the daemon
 
-    def bad(self, node: str) -> None:
-        """XID 79 on a node, open from now on."""
-        self.findings.append(a_finding(id=len(self.findings) + 1, node=node))
-
     def beat(self, *, is_settled: bool = True) -> None:
         """One beat of the daemon, then Kueue's world goes on until it rests."""
         self.clock.advance(BEAT_SECONDS)
         snapshot = self.reader.snapshot()
         if self.is_read_by_daemon:
             self.check.step()
-        self.findings = [replace(one, last_seen_at=snapshot.taken_at) for one in self.findings]
-        live = self.ledger.commands(live_only=True)
-        standing = [one.recommendation for one in live if one.state in (CommandState.PROPOSED, CommandState.APPROVED)]
-        self.plan = self.planner.propose(snapshot, self.findings, Budget(), standing)
-        self.issuer.advance(self.plan, snapshot, findings=self.findings)
+        self.decide(snapshot)
         if is_settled:
             self.kueue.settle()
-
-    def beat_until(self, is_done: Callable[[], object], *, beats_max: int = 60) -> None:
-        for _ in range(beats_max):
-            if is_done():
-                return
-            self.beat()
-        raise AssertionError(f"not in {beats_max} beats\n{self.told()}")
-
-    @property
-    def commands(self) -> Sequence[Command]:
-        return self.ledger.commands(live_only=False)
-
-    def has_settled(self) -> bool:
-        return bool(self.commands) and all(one.state is CommandState.SETTLED for one in self.commands)
-
-    def is_over(self) -> bool:
-        return bool(self.commands) and all(one.state.is_over for one in self.commands)
 
     @property
     def said(self) -> list[str]:
         """What was written, in order."""
         return [line.what for line in self.lines]
-
-    def told(self) -> str:
-        commands = [f"{one.name} {one.state}: {one.reason}" for one in self.commands]
-        refusals = [one.sentence for one in self.plan.refusals] if self.plan else []
-        return "\n".join([*commands, *refusals, *(f"{line.what} ({line.why})" for line in self.lines)])
 
     def left(self) -> list[str]:
         """Everything of ours that the cluster bears; what lasts is in brackets."""
