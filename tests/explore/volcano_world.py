@@ -13,6 +13,7 @@ from tests.explore.kueue_world import KueueWorld
 from tests.fakes.kube_store import State
 from tests.fakes.ledger import FakeLedger
 from tests.schedulers.kueue_world import FakeMirror
+from tests.schedulers.rebalancing import Rebalancing
 from tests.schedulers.volcano_hall import SPACE, Hall, vcjob
 
 from trimtab.issue.issuer import Issuer
@@ -39,7 +40,7 @@ class KeptHall:
         return self.parts.objects
 
 
-class VolcanoRig:
+class VolcanoRig(Rebalancing):
     """A gang of four whole nodes in one of the racks, a bad node under it, and a daemon in mode act."""
 
     def __init__(self, *, policies: Sequence[Any] = (), racks: int = 2, per_rack: int = 5) -> None:
