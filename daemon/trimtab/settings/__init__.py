@@ -1,0 +1,28 @@
+"""Settings of agent and daemon: one TOML file each, read strictly; an unknown key is an error."""
+
+from __future__ import annotations
+
+from trimtab.settings.agent import AgentSettings
+from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
+from trimtab.settings.daemon import DaemonSettings
+from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, ScrapeTarget, StoreSettings
+from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
+from trimtab.settings.load import from_table, load, read_token
+
+__all__ = [
+    "AgentSettings",
+    "DaemonSettings",
+    "DetectSettings",
+    "IngestSettings",
+    "IssueSettings",
+    "KubernetesSettings",
+    "PeopleSettings",
+    "PlanSettings",
+    "ScrapeSettings",
+    "ScrapeTarget",
+    "SimulatedSettings",
+    "StoreSettings",
+    "from_table",
+    "load",
+    "read_token",
+]

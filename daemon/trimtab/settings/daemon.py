@@ -1,0 +1,25 @@
+"""What `trimtab daemon` reads: one table a section."""
+
+from __future__ import annotations
+
+from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
+from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, StoreSettings
+from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
+from trimtab.settings.shape import Section
+
+
+class DaemonSettings(Section, frozen=True, kw_only=True):
+    """What `trimtab daemon` reads."""
+
+    cluster: str = "default"
+    state_directory: str = "/var/lib/trimtab"
+    """Database (if SQLite), tokens, the operator's token."""
+    ingest: IngestSettings = IngestSettings()
+    people: PeopleSettings = PeopleSettings()
+    store: StoreSettings = StoreSettings()
+    scrape: ScrapeSettings = ScrapeSettings()
+    detect: DetectSettings = DetectSettings()
+    plan: PlanSettings = PlanSettings()
+    issue: IssueSettings = IssueSettings()
+    simulated: SimulatedSettings | None = None
+    kubernetes: KubernetesSettings | None = None

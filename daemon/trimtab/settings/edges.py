@@ -1,0 +1,67 @@
+"""Where the daemon listens, keeps its history, and which exporters it reads."""
+
+from __future__ import annotations
+
+from trimtab.settings.shape import Count, Positive, Section
+
+
+class ScrapeTarget(Section, frozen=True, kw_only=True):
+    """One dcgm-exporter to read in place of an agent."""
+
+    url: str
+    """Its /metrics page."""
+    node: str
+    """Node that it speaks for; an exporter's own hostname label is often its pod's."""
+
+
+class IngestSettings(Section, frozen=True, kw_only=True):
+    """The listener for agents."""
+
+    listen: str = "127.0.0.1:9741"
+    """Address and port. Off loopback it needs TLS or allow_plaintext."""
+    certificate_file: str = ""
+    key_file: str = ""
+    allow_plaintext: bool = False
+    """Listen without TLS off loopback; said at every start."""
+    tokens_file: str = "node-tokens.toml"
+    """Table `[nodes]`: node = SHA-256 (hex) of its token. Relative to state_directory. Re-read when it changes."""
+    body_bytes_max: Count = 1024 * 1024
+    """Largest compressed body; a node of 8 GPUs sends about 4 kB."""
+    decoded_bytes_max: Count = 8 * 1024 * 1024
+    """Largest body after decompression: a bomb ends here."""
+    inbox_reports_max: Count = 20_000
+    """Reports waiting for commit; past it agents are told 429 and keep theirs."""
+
+
+class PeopleSettings(Section, frozen=True, kw_only=True):
+    """The listener for people and their tools: API, page, /metrics."""
+
+    listen: str = "127.0.0.1:9740"
+    certificate_file: str = ""
+    key_file: str = ""
+    allow_plaintext: bool = False
+    public_url: str = ""
+    """How people reach the page, for links; empty = from `listen`."""
+    session_seconds: Positive = 12 * 3600.0
+    """How long the page's cookie lasts: a shift."""
+    metrics_token_file: str = ""
+    """Bearer token for /metrics; empty = open on loopback only."""
+
+
+class StoreSettings(Section, frozen=True, kw_only=True):
+    """Where history is kept."""
+
+    url: str = "sqlite:///trimtab.db"
+    """SQLAlchemy URL: sqlite (relative to state_directory) or postgresql://user@host/name."""
+    commit_interval_seconds: Positive = 1.0
+    """Reports are committed and acknowledged this often."""
+    journal_days: Positive = 2.0
+    """Raw reports are kept this long."""
+
+
+class ScrapeSettings(Section, frozen=True, kw_only=True):
+    """Exporters read by the daemon itself."""
+
+    targets: tuple[ScrapeTarget, ...] = ()
+    interval_seconds: Positive = 15.0
+    timeout_seconds: Positive = 10.0
