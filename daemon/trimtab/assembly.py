@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import structlog
-from apscheduler.schedulers.background import BackgroundScheduler
 
 from trimtab import __version__
 from trimtab.central import Central, Parts
+from trimtab.chores import Chore, slow_work
 from trimtab.clock import Clock, ScaledClock, SystemClock
 from trimtab.collect.scrape import ScrapePool
 from trimtab.detect.detector import catalogue
@@ -38,11 +38,12 @@ from trimtab.show.auth import Door, operator_token, write_client_file
 from trimtab.show.board import BoardBox
 from trimtab.show.checks import daemon_checks
 from trimtab.show.metrics import daemon_metrics
-from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView
+from trimtab.show.metrics_facts import DaemonView
 from trimtab.store.database import Database, open_database
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.ring import Ring
+from trimtab.vantage import Vantage
 
 log = structlog.get_logger()
 
@@ -78,9 +79,16 @@ class Daemon:
         self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
         self._beats = self.central.beats = self._make_beats()
+        self._vantage = Vantage(
+            central=self.central,
+            parts=self._work,
+            scrapes=self._scrapes,
+            received=self._ingest_counts,
+            started_at=self._started_at,
+        )
         self._people, self._door = self._people_listener()
         self._ingest = self._ingest_listener()
-        self._slow = self._slow_work()
+        self._slow = slow_work(self._chores())
         self._service = Service()
 
     # --- life
@@ -287,78 +295,22 @@ class Daemon:
         tokens = NodeTokens(tokens_path(self.settings))
         return Several(tokens, self._link.reviews) if self._link.reviews is not None else tokens
 
-    def _slow_work(self) -> BackgroundScheduler:
-        """Minute-and-slower work: so far the journal's retention."""
-        scheduler = BackgroundScheduler(timezone=UTC)
-        scheduler.add_job(
-            self._prune, "interval", minutes=PRUNE_MINUTES, coalesce=True, max_instances=1, misfire_grace_time=None
+    def _chores(self) -> tuple[Chore, ...]:
+        """All minute-and-slower work, a reason beside each."""
+        return (
+            Chore(name="prune", minutes=PRUNE_MINUTES, run=self._prune),  # raw reports are kept for days, not for ever
         )
-        return scheduler
 
-    def _prune(self) -> None:
-        try:
-            gone = self._journal.prune(self.clock.now() - timedelta(days=self.settings.store.journal_days))
-            log.info("journal pruned", reports=gone, journal_days=self.settings.store.journal_days)
-        except TrimtabError as error:
-            log.warning("the journal could not be pruned; it is tried again", said=str(error))
+    def _prune(self) -> str:
+        journal_days = self.settings.store.journal_days
+        gone = self._journal.prune(self.clock.now() - timedelta(days=journal_days))
+        return f"{gone} reports older than {journal_days:g} days left the journal"
 
     # --- what /metrics and doctor see
 
     def view(self) -> DaemonView:
         """The daemon as it stands."""
-        central, counts = self.central, self._ingest_counts
-        ring, tally = self._work.ring, self._work.tally
-        now = self.clock.now()
-        latest = self._box.latest()
-        snapshot = central.snapshot
-        facts = DaemonFacts(
-            version=__version__,
-            started_at=self._started_at,
-            beats=tuple(self._beat_facts(beat) for beat in self._beats),
-            inbox_reports=self._inbox.waiting,
-            inbox_reports_max=self.settings.ingest.inbox_reports_max,
-            inbox_total=self._inbox.counts.by_outcome(),
-            body_bytes_total=counts.body_bytes_total,
-            reports_replayed_total=counts.replayed_reports_total,
-            reports_received_total=counts.reports_total,
-            reports_stored_total=central.counts.reports_stored_total,
-            reports_duplicate_total=central.counts.reports_duplicate_total,
-            reports_refused_total={
-                str(status): count for status, count in counts.requests_total.items() if status != 200
-            },
-            bad_samples_total=counts.bad_samples_total,
-            ring_gpus=ring.gpus_count,
-            ring_bytes=ring.size_bytes,
-            ring_gpus_dropped_total=ring.gpus_dropped_total,
-            ring_events_dropped_total=ring.events_dropped_total,
-            detector_seconds=dict(tally.last_seconds),
-            detector_errors_total=dict(tally.errors_total),
-            snapshot_age_seconds=(now - snapshot.taken_at).total_seconds() if snapshot is not None else None,
-            scheduler_failures_total=central.counts.scheduler_failures_total,
-            command_changes_total=dict(central.counts.command_changes_total),
-            scrape_failures_total=dict(self._scrapes.tally.failures_total),
-            board_readers=self._box.readers,
-            cluster=self._link.facts(),
-        )
-        return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
-
-    def _beat_facts(self, beat: Beat) -> BeatFacts:
-        return BeatFacts(
-            name=beat.name,
-            interval_seconds=beat.interval_seconds,
-            beats_total=beat.beats_total,
-            failures_total=beat.failures_total,
-            dropped_total=beat.dropped_total,
-            last_duration_seconds=beat.last_duration_seconds,
-            age_seconds=self._age_seconds(beat),
-            sentence=beat.last_sentence,
-            is_alive=beat.is_alive,
-            is_failing=beat.is_failing,
-        )
-
-    def _age_seconds(self, beat: Beat) -> float | None:
-        ended = beat.last_beat_at_seconds
-        return None if ended is None else self.clock.monotonic_seconds() - ended
+        return self._vantage.view()
 
 
 class DaemonDied(TrimtabError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -17,22 +17,20 @@ from trimtab.detect.fragmentation import stranded_by_size
 from trimtab.detect.tracker import FLAP_SECONDS, SETTLE_SECONDS, Changes, Tracker
 from trimtab.errors import SchedulerError, StoreError
 from trimtab.issue.issuer import Advance, Issuer
-from trimtab.issue.outcome import duration_ratio, gain_ratio, record_text
 from trimtab.issue.policy import quiet_purposes
 from trimtab.issue.vetoes import in_force
 from trimtab.link import Link
 from trimtab.loop import Beat
 from trimtab.model.advice import FindingState, OpenFinding, Subject
-from trimtab.model.board import ReleaseRow, RuleRecord
+from trimtab.model.board import ReleaseRow
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Budget, CommandState, Outcome, Plan, Recommendation, Refusal
+from trimtab.model.command import Plan, Refusal
 from trimtab.model.devices import NodeDevices, devices_of
 from trimtab.model.reading import Delivery
 from trimtab.model.standing import StandingKind
 from trimtab.model.window import Window
-from trimtab.plan.budget import budget_of
-from trimtab.plan.planner import RULE_NAMES, Planner
-from trimtab.plan.restore import TakenOut
+from trimtab.plan.planner import Planner
+from trimtab.recall import DAY, Past, budget_left, past, standing, taken_out
 from trimtab.runner import Tally, run_all
 from trimtab.settings import DaemonSettings
 from trimtab.ship.inbox import Inbox
@@ -44,7 +42,6 @@ from trimtab.store.ring import Ring
 
 log = structlog.get_logger()
 
-DAY = timedelta(days=1)
 REFILL_REPORTS = 500
 SNAPSHOT_AGE_SECONDS_MIN = 30.0
 BLIND_SECONDS = 60.0
@@ -100,8 +97,7 @@ class Central:
         self._plan: Plan | None = None
         self._judged_at: dict[str, datetime] = {}
         self._failures: dict[str, str] = {}
-        self._outcomes: dict[int, Outcome] = {}
-        self._records: dict[str, RuleRecord] = {}
+        self._past = Past()
         self._release: ReleaseRow | None = None
         self._span_seconds = max(detector.span_seconds for detector in parts.detectors)
         now = parts.clock.now()
@@ -176,11 +172,11 @@ class Central:
             raise
         self.snapshot, self._doubt = snapshot, ""
         now = parts.clock.now()
-        budget = self._budget(snapshot, now)
+        budget = budget_left(parts.history, parts.settings.plan, snapshot, now)
         findings = self.tracker.open_findings
         quiet = quiet_purposes(parts.history.commands(live_only=False, since=now - DAY), parts.settings.issue, now)
         plan = self._why_not_judged(snapshot, now) or parts.planner.propose(
-            snapshot, findings, budget, self._standing(), self._taken_out(snapshot), quiet=quiet
+            snapshot, findings, budget, standing(parts.history), taken_out(parts.history, snapshot), quiet=quiet
         )
         attended = self._attend()
         was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget, findings)
@@ -189,7 +185,7 @@ class Central:
         self._release = self._release_now(now)
         if _news(was) != _news(self._advance) or self._parts.box.latest() is None:
             # A board costs a second at 100,000 GPUs: without news it waits for the next judgement.
-            self._remember_outcomes()
+            self._past = past(parts.history, self._advance.commands)
             self._publish(now)
         return "; ".join(said for said in (plan.sentence, attended, self._advance.sentence) if said)
 
@@ -242,14 +238,6 @@ class Central:
                 log.warning("a detector failed; its findings stay as they were", detector=name, error=error)
         self._failures = failures
 
-    def _budget(self, snapshot: ClusterSnapshot, now: datetime) -> Budget:
-        recent = self._parts.history.commands(live_only=False, since=now - DAY)
-        return budget_of(snapshot, recent, self._parts.settings.plan, now, ledger=self._parts.history.ledger)
-
-    def _standing(self) -> Sequence[Recommendation]:
-        live = self._parts.history.commands(live_only=True)
-        return [one.recommendation for one in live if one.state in (CommandState.PROPOSED, CommandState.APPROVED)]
-
     def _tell(self, was: Advance) -> None:
         """Count what has changed of a command and say it on the cluster's own objects; what stood before is no news."""
         if not was.sentence:
@@ -270,33 +258,8 @@ class Central:
         window = self.window
         return devices_of(window) if window is not None else {}
 
-    def _taken_out(self, snapshot: ClusterSnapshot) -> list[TakenOut]:
-        """Nodes that commands of ours keep cordoned, with the findings that those rested on."""
-        history, found = self._parts.history, []
-        for command in history.holding():
-            rested_on = [history.finding(one) for one in command.recommendation.findings]
-            # One that nobody remembers is one whose gate nobody knows: then all of them prove nothing.
-            findings = [one for one in rested_on if one is not None] if None not in rested_on else []
-            for node in command.lasting_nodes:
-                seen = snapshot.node_by_name.get(node)
-                if seen is not None and seen.cordoned_by == command.mark:
-                    found.append(TakenOut(node=node, mark=command.mark, command=command.name, findings=findings))
-            for node, gpu in command.lasting_gpus:
-                seen = snapshot.node_by_name.get(node)
-                if seen is not None and any(one.uuid == gpu and one.tainted_by == command.mark for one in seen.gpus):
-                    out = TakenOut(node=node, gpu=gpu, mark=command.mark, command=command.name, findings=findings)
-                    found.append(out)
-        return found
-
     def _closed_within_the_hour(self, now: datetime) -> tuple[OpenFinding, ...]:
         return self._parts.history.findings(state=FindingState.CLOSED, since=now - timedelta(hours=1), limit=200)
-
-    def _remember_outcomes(self) -> None:
-        """What came of the commands on the board, and the record of each rule that made one."""
-        rules = {*RULE_NAMES, *(command.recommendation.rule for command in self._advance.commands)}
-        found = {rule: self._parts.history.outcomes(rule) for rule in rules}
-        self._records = {rule: _record(rule, outcomes) for rule, outcomes in found.items()}
-        self._outcomes = {one.command_id: one for outcomes in found.values() for one in outcomes}
 
     def _why_paused(self) -> tuple[Refusal, ...]:
         if self._advance.pause is None:
@@ -355,8 +318,8 @@ class Central:
                     commands=self._advance.commands,
                     mode=settings.issue.mode,
                     is_paused=self._advance.pause is not None or bool(around.pauses),
-                    outcomes=self._outcomes,
-                    records=self._records,
+                    outcomes=self._past.outcomes,
+                    records=self._past.records,
                     refusals=refusals,
                     rule_modes=settings.issue.rules,
                     stranded=stranded_by_size(snapshot, spares_kept=spares_kept) if snapshot else {},
@@ -373,17 +336,6 @@ class Central:
 def _news(advance: Advance) -> tuple[object, ...]:
     """What of a beat is worth a new board at once."""
     return advance.commands, advance.pause, advance.released
-
-
-def _record(rule: str, outcomes: Sequence[Outcome]) -> RuleRecord:
-    return RuleRecord(
-        rule=rule,
-        right=sum(1 for one in outcomes if one.is_good),
-        measured=len(outcomes),
-        text=record_text(outcomes),
-        duration_ratio=duration_ratio(outcomes),
-        gain_ratio=gain_ratio(outcomes),
-    )
 
 
 def _log_changes(changes: Changes) -> None:

@@ -1,0 +1,80 @@
+"""The daemon as /metrics and doctor see it: facts gathered from its parts at the moment of asking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from trimtab import __version__
+from trimtab.central import Central, Parts
+from trimtab.collect.scrape import ScrapePool
+from trimtab.loop import Beat
+from trimtab.ship.receiver import IngestCounts
+from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vantage:
+    """Looks over the daemon's parts."""
+
+    central: Central
+    parts: Parts
+    scrapes: ScrapePool
+    received: IngestCounts
+    started_at: datetime
+
+    def view(self) -> DaemonView:
+        """The daemon as it stands."""
+        central, counts, parts = self.central, self.received, self.parts
+        ring, tally = parts.ring, parts.tally
+        now = parts.clock.now()
+        latest = parts.box.latest()
+        snapshot = central.snapshot
+        facts = DaemonFacts(
+            version=__version__,
+            started_at=self.started_at,
+            beats=tuple(self._beat_facts(beat) for beat in central.beats),
+            inbox_reports=parts.inbox.waiting,
+            inbox_reports_max=parts.settings.ingest.inbox_reports_max,
+            inbox_total=parts.inbox.counts.by_outcome(),
+            body_bytes_total=counts.body_bytes_total,
+            reports_replayed_total=counts.replayed_reports_total,
+            reports_received_total=counts.reports_total,
+            reports_stored_total=central.counts.reports_stored_total,
+            reports_duplicate_total=central.counts.reports_duplicate_total,
+            reports_refused_total={
+                str(status): count for status, count in counts.requests_total.items() if status != 200
+            },
+            bad_samples_total=counts.bad_samples_total,
+            ring_gpus=ring.gpus_count,
+            ring_bytes=ring.size_bytes,
+            ring_gpus_dropped_total=ring.gpus_dropped_total,
+            ring_events_dropped_total=ring.events_dropped_total,
+            detector_seconds=dict(tally.last_seconds),
+            detector_errors_total=dict(tally.errors_total),
+            snapshot_age_seconds=(now - snapshot.taken_at).total_seconds() if snapshot is not None else None,
+            scheduler_failures_total=central.counts.scheduler_failures_total,
+            command_changes_total=dict(central.counts.command_changes_total),
+            scrape_failures_total=dict(self.scrapes.tally.failures_total),
+            board_readers=parts.box.readers,
+            cluster=parts.link.facts(),
+        )
+        return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
+
+    def _beat_facts(self, beat: Beat) -> BeatFacts:
+        return BeatFacts(
+            name=beat.name,
+            interval_seconds=beat.interval_seconds,
+            beats_total=beat.beats_total,
+            failures_total=beat.failures_total,
+            dropped_total=beat.dropped_total,
+            last_duration_seconds=beat.last_duration_seconds,
+            age_seconds=self._age_seconds(beat),
+            sentence=beat.last_sentence,
+            is_alive=beat.is_alive,
+            is_failing=beat.is_failing,
+        )
+
+    def _age_seconds(self, beat: Beat) -> float | None:
+        ended = beat.last_beat_at_seconds
+        return None if ended is None else self.parts.clock.monotonic_seconds() - ended
