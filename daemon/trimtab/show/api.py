@@ -120,8 +120,10 @@ def authenticate(door: Door, scope: Scope, request: Request) -> Caller:
     )
     if caller is None:
         raise ApiError(401, "Sign in: open a link from `trimtab link`, or send the operator's token as Bearer.")
-    if scope is Scope.TOKEN and not caller.has_token:
-        raise ApiError(403, "This needs the operator's token; the page's session does not do.")
+    needed = scope.needed
+    if needed is not None and (caller.role is None or not caller.role.covers(needed)):
+        has = f"{caller.who} has the role {caller.role}" if caller.role else f"{caller.who} has none"
+        raise ApiError(403, f"This needs the role {needed}; {has}. Nothing was done.")
     if request.method == "POST":
         _check_origin(door, caller, request)
     return caller

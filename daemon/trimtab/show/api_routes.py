@@ -13,6 +13,7 @@ from msgspec import Struct
 from trimtab.clock import Clock
 from trimtab.errors import TrimtabError
 from trimtab.model.command import Mode
+from trimtab.model.people import Role
 from trimtab.show.api_types import Check, Decisions, Memory
 from trimtab.show.auth import Caller, Door
 from trimtab.show.board import BoardBox
@@ -24,11 +25,20 @@ class Scope(StrEnum):
     OPEN = "open"
     """Anybody who reaches the listener under a name of ours."""
     METRICS = "metrics"
-    """The token, or loopback where no token is set."""
-    SIGNED_IN = "signed_in"
-    """The page's cookie or the token; a POST by cookie also needs the page's own Origin."""
-    TOKEN = "token"
-    """The token only."""
+    """The metrics token or a person's, or anybody on loopback where no metrics token is set."""
+    VIEWER = "viewer"
+    """Whoever is signed in, by token, session or a listed proxy."""
+    OPERATOR = "operator"
+    """Who decides; from the page a POST also needs the page's own Origin."""
+    ADMIN = "admin"
+    """Who gives and takes away tokens and sessions, and releases everything."""
+    WEBHOOK = "webhook"
+    """Programs that deliver, by a token of role webhook."""
+
+    @property
+    def needed(self) -> Role | None:
+        """The role that a caller must have; None where no role is asked for."""
+        return None if self in (Scope.OPEN, Scope.METRICS) else Role(self.value)
 
 
 class ApiError(TrimtabError):

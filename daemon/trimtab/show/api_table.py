@@ -8,7 +8,8 @@ from trimtab.show import api_handlers as does
 from trimtab.show import api_types as types
 from trimtab.show.api_routes import Route, Scope
 
-_READ = Scope.SIGNED_IN
+_READ = Scope.VIEWER
+_ACT = Scope.OPERATOR
 _DECIDE = ("decisions",)
 
 # fmt: off
@@ -26,28 +27,28 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/api/v1/recommendations/{id}", handler=does.recommendation, response=CommandRow,
           scope=_READ, errors=(404, 503), summary="One recommendation, as the ledger has it now"),
     Route(method="POST", path="/api/v1/recommendations/{id}/approve", handler=does.approve, response=CommandRow,
-          body=types.Approval, scope=_READ, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
+          body=types.Approval, scope=_ACT, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Agree to the exact writes of a fingerprint; the next beat acts"),
     Route(method="POST", path="/api/v1/recommendations/{id}/reject", handler=does.reject, response=CommandRow,
-          body=types.Rejection, scope=_READ, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
+          body=types.Rejection, scope=_ACT, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Say no, with a reason that is kept"),
     Route(method="POST", path="/api/v1/recommendations/{id}/snooze", handler=does.snooze, response=CommandRow,
-          body=types.Snooze, scope=_READ, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
+          body=types.Snooze, scope=_ACT, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Ask again later"),
     Route(method="POST", path="/api/v1/recommendations/{id}/undo", handler=does.undo, response=CommandRow,
-          body=types.Undo, scope=_READ, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
+          body=types.Undo, scope=_ACT, errors=(400, 404, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Give back what the command holds or changed"),
     Route(method="POST", path="/api/v1/pause", handler=does.pause, response=types.Paused, body=types.Pause,
-          scope=_READ, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
+          scope=_ACT, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Start nothing new; what has begun is finished or undone"),
     Route(method="POST", path="/api/v1/resume", handler=does.resume, response=types.Paused, body=types.Resume,
-          scope=_READ, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
+          scope=_ACT, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Allow new commands again, or one rule that its breaker had stopped"),
     Route(method="POST", path="/api/v1/allow", handler=does.allow, response=types.Allowed, body=types.Allow,
-          scope=_READ, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
+          scope=_ACT, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Lift the veto on a node that a person had opened"),
     Route(method="POST", path="/api/v1/release", handler=does.release_all, response=types.ReleaseAsked,
-          body=types.ReleaseAll, scope=Scope.TOKEN, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
+          body=types.ReleaseAll, scope=Scope.ADMIN, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Give everything of this daemon back and stay paused; the board says how far it is"),
     Route(method="GET", path="/api/v1/history", handler=does.history, response=GpuHistory, query=types.HistoryQuery,
           scope=_READ, errors=(422, 503), tags=("history",), summary="One GPU's series, for charts"),
@@ -56,7 +57,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/api/v1/doctor", handler=does.doctor, response=types.Doctor, scope=_READ,
           tags=("daemon",), summary="Whether the daemon itself is well, each failure with its fix"),
     Route(method="POST", path="/api/v1/links", handler=does.link, response=types.Link, body=types.Nothing,
-          scope=Scope.TOKEN, errors=(400, 413, 415, 422), tags=("daemon",),
+          scope=_READ, errors=(400, 413, 415, 422), tags=("daemon",),
           summary="A page address that works once, within ten minutes"),
 )
 # fmt: on

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from trimtab.clock import Clock
 from trimtab.errors import SettingsError
+from trimtab.model.people import Role
 
 LINK_SECONDS = 600.0
 """A one-time link that nobody opened is dead after this long."""
@@ -34,10 +35,11 @@ _WHO = re.compile(r"[^\w.@-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: as audited, and whether they came with the token (else with the page's cookie)."""
+    """Who asks: as audited, what they may do, and whether they came with a token (else with the page's cookie)."""
 
     who: str
     has_token: bool
+    role: Role | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class _Grant:
     """What a link or a session stands for, and until when (monotonic)."""
 
     who: str
+    role: Role
     until_seconds: float
 
 
@@ -73,9 +76,9 @@ class Door:
         self._links: OrderedDict[bytes, _Grant] = OrderedDict()
         self._sessions: OrderedDict[bytes, _Grant] = OrderedDict()
 
-    def new_link(self, *, who: str = "operator") -> str:
-        """A secret that opens the page once, within ten minutes; used at `/open/{secret}`."""
-        return self._grant(self._links, who, LINK_SECONDS, LINKS_MAX)
+    def new_link(self, *, who: str = "operator", role: Role = Role.OPERATOR) -> str:
+        """A secret that opens the page once, within ten minutes, as `who`; used at `/open/{secret}`."""
+        return self._grant(self._links, who, role, LINK_SECONDS, LINKS_MAX)
 
     def redeem(self, secret: str) -> str | None:
         """A session for a link's secret, which is used up by it; None when it is unknown, used or too old."""
@@ -83,7 +86,7 @@ class Door:
             grant = self._links.pop(_digest(secret), None)
         if grant is None or grant.until_seconds <= self._clock.monotonic_seconds():
             return None
-        return self._grant(self._sessions, grant.who, self.session_seconds, SESSIONS_MAX)
+        return self._grant(self._sessions, grant.who, grant.role, self.session_seconds, SESSIONS_MAX)
 
     def caller(self, *, authorization: str | None, session: str | None, said_who: str | None = None) -> Caller | None:
         """Who the request is from; None when neither token nor session is good.
@@ -92,14 +95,14 @@ class Door:
         """
         if self.is_token(authorization):
             name = _WHO.sub("", said_who or "")[:64]
-            return Caller(who=f"operator:{name}" if name else "operator", has_token=True)
+            return Caller(who=f"operator:{name}" if name else "operator", has_token=True, role=Role.ADMIN)
         if session is None:
             return None
         with self._lock:
             grant = self._sessions.get(_digest(session))
         if grant is None or grant.until_seconds <= self._clock.monotonic_seconds():
             return None
-        return Caller(who=f"{grant.who} (page)", has_token=False)
+        return Caller(who=f"{grant.who} (page)", has_token=False, role=grant.role)
 
     def is_token(self, authorization: str | None) -> bool:
         """Whether the Authorization header carries the operator's token; constant time."""
@@ -130,7 +133,7 @@ class Door:
             return True
         return urlsplit(origin).netloc.lower() == (host or "").lower()
 
-    def _grant(self, table: OrderedDict[bytes, _Grant], who: str, seconds: float, most: int) -> str:
+    def _grant(self, table: OrderedDict[bytes, _Grant], who: str, role: Role, seconds: float, most: int) -> str:
         secret = secrets.token_urlsafe(_TOKEN_BYTES)
         now = self._clock.monotonic_seconds()
         with self._lock:
@@ -138,7 +141,7 @@ class Door:
                 del table[key]
             while len(table) >= most:
                 table.popitem(last=False)
-            table[_digest(secret)] = _Grant(who, now + seconds)
+            table[_digest(secret)] = _Grant(who, role, now + seconds)
         return secret
 
 

@@ -56,10 +56,12 @@ def _operation(route: Route) -> dict[str, Any]:
         operation["parameters"] = parameters
     if route.body is not None:
         operation["requestBody"] = {"required": True, "content": _json(route.body)}
-    if route.scope is Scope.TOKEN:
+    if route.scope in (Scope.METRICS, Scope.WEBHOOK):
         operation["security"] = [{"token": []}]
-    elif route.scope is Scope.SIGNED_IN:
+    elif route.scope is not Scope.OPEN:
         operation["security"] = [{"token": []}, {"session": []}]
+    if route.scope.needed is not None:
+        operation["x-trimtab-role"] = route.scope.value
     return operation
 
 
