@@ -140,7 +140,7 @@ class InboundAct:
 
 
 def incident_key(cluster: str, incident_id: str) -> str:
-    """`trimtab/<cluster>/<incident-id>` in at most 255 bytes: a longer one ends in its hash, so that no two are equal."""
+    """`trimtab/<cluster>/<incident-id>` in at most 255 bytes: a longer one ends in its hash, so no two are equal."""
     key = f"trimtab/{cluster}/{incident_id}"
     raw = key.encode()
     if len(raw) <= KEY_BYTES_MAX:
