@@ -184,8 +184,7 @@ class Mirror:
             reading.poke.wait(self._clock.wall_seconds(seconds))
             if reading.poke.is_set():  # the server is back: go on sooner, not all at once and never past the bound
                 reading.poke.clear()
-                bound = max(random.uniform(0.0, 0.5), reading.reflector.pace.bound_seconds())
-                self._is_stopping.wait(self._clock.wall_seconds(min(seconds, bound)))
+                self._is_stopping.wait(self._clock.wall_seconds(reading.reflector.pace.when_called(seconds)))
 
     def _poke(self) -> None:
         with self._lock:

@@ -18,6 +18,9 @@ GOOD_SECONDS = 30.0
 """A connection that lived so long makes a fresh start."""
 ATTEMPTS_MAX = 10
 WINDOW_SECONDS = 60.0
+CALLED_SECONDS = WINDOW_SECONDS / (ATTEMPTS_MAX - 2)
+"""Of a server that comes back piece by piece each kind that is answered calls the others: evenly spaced, such calls
+never use up a minute's attempts, whereas nine at once left a kind waiting for 59 s after its server was back."""
 
 
 class Pace:
@@ -29,6 +32,7 @@ class Pace:
         self._jitter = jitter
         self._begun: deque[float] = deque(maxlen=ATTEMPTS_MAX)
         self._failures = 0
+        self._called_at: float | None = None
 
     def begin(self) -> None:
         """An attempt begins now."""
@@ -55,3 +59,11 @@ class Pace:
             seconds = min(CLOSED_CAP_SECONDS, CLOSED_BASE_SECONDS * doubled) * (0.9 + self._jitter() / 10)
         self._failures += 1
         return max(seconds, at_least_seconds, self.bound_seconds())
+
+    def when_called(self, planned_seconds: float) -> float:
+        """How long to wait of `planned_seconds` where the server is said to be back: the first time hardly at all."""
+        now = self._clock.monotonic_seconds()
+        spaced = 0.0 if self._called_at is None else max(0.0, self._called_at + CALLED_SECONDS - now)
+        seconds = min(planned_seconds, max(self._jitter() / 2, self.bound_seconds(), spaced))
+        self._called_at = now + seconds
+        return seconds
