@@ -260,6 +260,7 @@ class Daemon:
             clock=self.clock,
             checks=lambda: daemon_checks(self.view()),
             exposition=daemon_metrics(self.view),
+            window=lambda: self.view().window,
         )
         listener = Listener(
             app,

@@ -58,6 +58,21 @@ class NodeRow:
     is_spare: bool = False
     last_report_at: datetime | None = None
     findings: tuple[int, ...] = ()
+    model: str | None = None
+    """What its GPUs are, as they say; None = not known, or several."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRow:
+    """One queue: its quota (None = not known), what its running jobs hold and its waiting ones ask for."""
+
+    name: str
+    gpus_quota: int | None
+    gpus_used: int
+    gpus_asked: int
+    cohort: str | None = None
+    held_by: str | None = None
+    """Who keeps it from admitting anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +179,7 @@ class Board:
     strip: Strip
     nodes: tuple[NodeRow, ...] = ()
     jobs: tuple[JobRow, ...] = ()
+    queues: tuple[QueueRow, ...] = ()
     findings: tuple[OpenFinding, ...] = ()
     """Open ones, worst first, then those closed in the last hour."""
     commands: tuple[CommandRow, ...] = ()

@@ -25,6 +25,7 @@ from starlette.types import Scope as AsgiScope
 
 from trimtab.clock import Clock
 from trimtab.errors import LedgerConflict, StoreError, TrimtabError
+from trimtab.model.window import Window
 from trimtab.settings import DaemonSettings
 from trimtab.show.api_pages import page_routes
 from trimtab.show.api_routes import ApiError, Call, People, Route, Scope
@@ -55,6 +56,7 @@ def people_app(
     exposition: Callable[[str], tuple[bytes, str]],
     web_directory: Path | None = None,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    window: Callable[[], Window | None] | None = None,
 ) -> Starlette:
     """The application: API, page, events, /metrics.
 
@@ -73,6 +75,7 @@ def people_app(
         checks=checks,
         exposition=exposition,
         heartbeat_seconds=heartbeat_seconds,
+        window=window,
     )
     document = msgspec.json.encode(openapi_document(ROUTES))
     web = web_directory or Path(__file__).parent / "web"

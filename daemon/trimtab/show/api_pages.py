@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +16,19 @@ from starlette.routing import Route as WebRoute
 
 from trimtab.show.api_routes import ApiError, People
 from trimtab.show.auth import cookie_name
+from trimtab.show.deltas import Deltas, changes
 from trimtab.show.stream import STREAMS_MAX, board_events
 
-PAGE_PATHS = ("/", "/r/{id}", "/f/{id}", "/node/{name}", "/job/{id:path}")
+PAGE_PATHS = (
+    "/",
+    "/r/{id}",
+    "/f/{id}",
+    "/node/{name}",
+    "/job/{id:path}",
+    "/queue/{name:path}",
+    "/incidents",
+    "/queues",
+)
 """All of them are the one page, which reads the address itself."""
 
 MEDIA_TYPES: Mapping[str, str] = {
@@ -34,6 +44,7 @@ MEDIA_TYPES: Mapping[str, str] = {
     ".webmanifest": "application/manifest+json",
     ".txt": "text/plain; charset=utf-8",
     ".md": "text/plain; charset=utf-8",
+    ".ftl": "text/plain; charset=utf-8",
 }
 """Written out, since the system's table differs from host to host. Files of other kinds are not served."""
 
@@ -55,6 +66,7 @@ def page_routes(people: People, document: bytes, web: Path) -> list[WebRoute]:
         WebRoute("/openapi.json", pages.openapi, methods=["GET"]),
         WebRoute("/metrics", pages.metrics, methods=["GET"]),
         _without_head(WebRoute("/api/v1/events", pages.events, methods=["GET"])),
+        _without_head(WebRoute("/api/v1/stream", pages.stream, methods=["GET"])),
         _without_head(WebRoute("/open/{secret}", pages.sign_in, methods=["GET"])),
     ]
 
@@ -66,6 +78,7 @@ class _Pages:
         self._people = people
         self._document = document
         self._files = files
+        self._deltas = Deltas(people.box)
 
     async def page(self, request: Request) -> Response:
         if "index.html" not in self._files:
@@ -86,6 +99,9 @@ class _Pages:
 
     async def events(self, request: Request) -> Response:
         return _events(self._people, request)
+
+    async def stream(self, request: Request) -> Response:
+        return _stream(self._people, self._deltas, request)
 
     async def sign_in(self, request: Request) -> Response:
         return _sign_in(self._people, request)
@@ -139,6 +155,33 @@ async def _metrics(people: People, request: Request) -> Response:
 
 
 def _events(people: People, request: Request) -> Response:
+    is_welcome = _welcome(people, request)
+    stream = board_events(people.box, is_welcome=is_welcome, heartbeat_seconds=people.heartbeat_seconds)
+    # A proxy that buffers would hold the events back.
+    return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+
+
+def _stream(people: People, deltas: Deltas, request: Request) -> Response:
+    """Columns and changes for the page, from `since` (or Last-Event-ID) on; compressed where the reader takes it."""
+    is_welcome = _welcome(people, request)
+    is_gzip = "gzip" in request.headers.get("accept-encoding", "")
+    since = deltas.since(request.headers.get("last-event-id") or request.query_params.get("since"))
+    stream = changes(
+        deltas,
+        people.box,
+        since=since,
+        is_gzip=is_gzip,
+        is_welcome=is_welcome,
+        heartbeat_seconds=people.heartbeat_seconds,
+    )
+    headers = {"X-Accel-Buffering": "no", "Vary": "Accept-Encoding"}
+    if is_gzip:
+        headers["Content-Encoding"] = "gzip"
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+
+def _welcome(people: People, request: Request) -> Callable[[], bool]:
+    """Whether this reader may still read; ApiError where it may not begin."""
     headers = request.headers
     session = request.cookies.get(cookie_name(headers.get("host")))
 
@@ -149,9 +192,7 @@ def _events(people: People, request: Request) -> Response:
         raise ApiError(401, "Sign in: open a link from `trimtab link`, or send the operator's token as Bearer.")
     if people.box.readers >= STREAMS_MAX:
         raise ApiError(503, f"{STREAMS_MAX} streams are open already. Close a page, or read /api/v1/board instead.")
-    stream = board_events(people.box, is_welcome=is_welcome, heartbeat_seconds=people.heartbeat_seconds)
-    # A proxy that buffers would hold the events back.
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return is_welcome
 
 
 def _sign_in(people: People, request: Request) -> Response:

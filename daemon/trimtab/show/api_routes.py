@@ -14,6 +14,7 @@ from trimtab.clock import Clock
 from trimtab.errors import TrimtabError
 from trimtab.model.command import Mode
 from trimtab.model.people import Role
+from trimtab.model.window import Window
 from trimtab.show.api_types import Check, Decisions, Memory
 from trimtab.show.auth import Caller, Door
 from trimtab.show.board import BoardBox
@@ -65,6 +66,8 @@ class People:
     checks: Callable[[], tuple[Check, ...]]
     exposition: Callable[[str], tuple[bytes, str]]
     heartbeat_seconds: float
+    window: Callable[[], Window | None] | None = None
+    """The last readings of all GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trimtab.model.advice import OpenFinding
 from trimtab.model.board import Board, CommandRow, GpuHistory
+from trimtab.show import api_fleet as fleet
 from trimtab.show import api_handlers as does
 from trimtab.show import api_types as types
 from trimtab.show.api_routes import Route, Scope
@@ -18,6 +19,11 @@ ROUTES: tuple[Route, ...] = (
           summary="Whether the daemon answers", tags=("daemon",)),
     Route(method="GET", path="/api/v1/board", handler=does.board, response=Board, scope=_READ, errors=(503,),
           summary="Everything on the start view, as of the last beat"),
+    Route(method="GET", path="/api/v1/fleet/metrics", handler=fleet.fleet_metrics, response=fleet.FleetMetrics,
+          scope=_READ, errors=(503,), summary="Metrics that the GPUs have now"),
+    Route(method="GET", path="/api/v1/fleet/values", handler=fleet.fleet_values, response=fleet.FleetValues,
+          query=fleet.FleetValuesQuery, scope=_READ, errors=(422, 503),
+          summary="One metric of all GPUs, in the order of the board"),
     Route(method="GET", path="/api/v1/findings", handler=does.findings, response=types.Findings, scope=_READ,
           query=types.FindingsQuery, errors=(422, 503), summary="What is wrong, worst first; closed ones newest first"),
     Route(method="GET", path="/api/v1/findings/{id}", handler=does.finding, response=OpenFinding, scope=_READ,

@@ -22,6 +22,7 @@ from trimtab.model.reading import GpuState
 from trimtab.model.window import Window
 from trimtab.show.circumstances import Circumstances
 from trimtab.show.fleet import FleetInput, node_rows
+from trimtab.show.queues import queue_rows
 from trimtab.show.rows import RowInput, blind_sentences, command_rows, job_rows
 
 SHOWN_AFTER_END_SECONDS = 3600.0
@@ -90,6 +91,7 @@ def build_board(
         strip=strip_of(nodes, open_findings, stranded or {}, gpus_reporting=_cells_read(nodes, window)),
         nodes=nodes,
         jobs=job_rows(rows, nodes),
+        queues=queue_rows(snapshot),
         findings=shown,
         commands=command_rows(rows),
         refusals=tuple(one for one in refusals if one.rule != FOREIGN_MARK),

@@ -108,7 +108,13 @@ def _node_row(fleet: _Fleet, name: str, node: Node | None) -> NodeRow:
         is_spare=node.is_spare if node else False,
         last_report_at=now.received_at if now else None,
         findings=fleet.marks.by_node.get(name, ()),
+        model=_model(fleet.readings.get(name, {})),
     )
+
+
+def _model(readings: Mapping[str, GpuNow]) -> str | None:
+    models = {now.reading.info.model for now in readings.values()}
+    return models.pop() if len(models) == 1 else None
 
 
 def _gpus(fleet: _Fleet, name: str, node: Node | None) -> Iterable[tuple[Gpu | None, GpuNow | None]]:
