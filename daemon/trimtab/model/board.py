@@ -207,6 +207,27 @@ class Board:
     """Beat -> its last sentence."""
     last_finding_at: datetime | None = None
     version: str = ""
+    is_past: bool = False
+    """Of a moment that is over (`?at=`): shown as such, and nothing on it can be decided."""
+    bucket_seconds: float | None = None
+    """Of a past board: its cells are means over so long; None = what the GPUs said last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerSeries:
+    """Another GPU's metrics, beside the one that was asked for."""
+
+    node: str
+    gpu: str
+    series: Mapping[str, tuple[tuple[float, float | None], ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerBand:
+    """What the peers did at the same time: Unix seconds, lowest, median, highest of their means; how many they are."""
+
+    gpus: int
+    points: tuple[tuple[float, float, float, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,3 +239,8 @@ class GpuHistory:
     gpu: str
     series: Mapping[str, tuple[tuple[float, float | None], ...]]
     findings: tuple[OpenFinding, ...] = ()
+    bucket_seconds: float | None = None
+    """Every point is the mean of so long (its begin); None = points are of the reports themselves."""
+    others: tuple[PeerSeries, ...] = ()
+    bands: Mapping[str, PeerBand] = field(default_factory=dict)
+    """Metric -> what the peers did, where peers were asked for."""
