@@ -22,7 +22,7 @@ from trimtab.collect.collector import Section, merged
 from trimtab.collect.host import host_name
 from trimtab.errors import TrimtabError
 from trimtab.loop import Beat
-from trimtab.model.reading import Event, GpuState, Report
+from trimtab.model.reading import Event, EventKind, EventSource, GpuState, Report
 from trimtab.runner import Ran, Tally, run_all
 from trimtab.service import Service
 from trimtab.settings import AgentSettings, load
@@ -31,6 +31,7 @@ from trimtab.ship.sender import sender_of
 from trimtab.ship.spool import Spool
 from trimtab.show.metrics import serve_agent_metrics
 from trimtab.show.metrics_facts import AgentFacts, AgentView
+from trimtab.show.metrics_server import MetricsServer
 
 log = structlog.get_logger()
 
@@ -69,6 +70,10 @@ class Agent:
         self.bad_samples_total = 0
         self.events_total: Counter[tuple[str, str]] = Counter()
         self.events_dropped_total = 0
+        self.last_xids: dict[str, int] = {}
+        """GPU -> the last XID code seen on it."""
+        self.metrics_url = ""
+        """Where others reach this node's /metrics; told with each report."""
         self._settings = settings
         self._boot_id = boot_id
         self._collectors = collectors
@@ -102,7 +107,9 @@ class Agent:
             self.events_total[event.kind.value, code] += event.count
 
     def _report(self, section: Section) -> Report:
-        self._unkept += _named(section)
+        named = _named(section)
+        self.last_xids |= {event.gpu: event.code for event in named if _is_xid(event) and event.gpu and event.code}
+        self._unkept += named
         self._drop_oldest()
         settings = self._settings
         return Report(
@@ -120,6 +127,7 @@ class Agent:
             errors=section.errors,
             bad_samples=section.bad_samples,
             node_values=section.node_values,
+            metrics_url=self.metrics_url,
         )
 
     def _kept(self, report: Report) -> Report:
@@ -149,6 +157,10 @@ def _named(section: Section) -> list[Event]:
         replace(event, gpu=uuid_of.get(event.pci)) if event.gpu is None and event.pci is not None else event
         for event in section.events
     ]
+
+
+def _is_xid(event: Event) -> bool:
+    return event.kind is EventKind.XID and event.source is not EventSource.USERSPACE
 
 
 def _sentence(report: Report) -> str:
@@ -208,7 +220,7 @@ class AgentProcess:
         self._reading = Beat("read", self._read, interval_seconds=settings.interval_seconds, clock=clock)
         ship_seconds = min(settings.interval_seconds, SHIP_SECONDS)
         self._shipping = Beat("ship", self._ship, interval_seconds=ship_seconds, clock=clock)
-        self._metrics = serve_agent_metrics(settings.metrics_listen, self.view) if settings.metrics_listen else None
+        self._metrics = self._serve(settings) if settings.metrics_listen else None
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT. A beat that dies ends the process, and systemd starts it again."""
@@ -247,8 +259,14 @@ class AgentProcess:
             collector_errors_total=dict(self.agent.tally.errors_total),
             bad_samples_total=self.agent.bad_samples_total,
             events_total=dict(self.agent.events_total),
+            last_xids=dict(self.agent.last_xids),
         )
         return AgentView(now=self._clock.now(), report=self._last, facts=facts)
+
+    def _serve(self, settings: AgentSettings) -> MetricsServer:
+        server = serve_agent_metrics(settings.metrics_listen, self.view, settings=settings.metrics)
+        self.agent.metrics_url = server.url(node=self.agent.node, advertise=settings.metrics.advertise)
+        return server
 
     def _show(self, report: Report) -> None:
         self._last = report

@@ -37,6 +37,7 @@ from trimtab.show.api import people_app
 from trimtab.show.auth import Door, operator_token, write_client_file
 from trimtab.show.board import BoardBox
 from trimtab.show.checks import daemon_checks
+from trimtab.show.discovery import discovery_checks
 from trimtab.show.metrics import daemon_metrics
 from trimtab.show.metrics_facts import DaemonView
 from trimtab.store.database import Database, open_database
@@ -258,8 +259,9 @@ class Daemon:
             memory=self._history,
             door=door,
             clock=self.clock,
-            checks=lambda: daemon_checks(self.view()),
-            exposition=daemon_metrics(self.view),
+            checks=lambda: (*daemon_checks(self.view()), *discovery_checks(self._vantage.discovery())),
+            exposition=daemon_metrics(self.view, has_dcgm_names=self.settings.metrics.dcgm_aliases),
+            discovery=self._vantage.discovery,
             window=lambda: self.view().window,
         )
         listener = Listener(

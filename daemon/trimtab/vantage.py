@@ -10,6 +10,7 @@ from trimtab.central import Central, Parts
 from trimtab.collect.scrape import ScrapePool
 from trimtab.loop import Beat
 from trimtab.ship.receiver import IngestCounts
+from trimtab.show.discovery import Discovery, discover
 from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView
 
 
@@ -58,8 +59,20 @@ class Vantage:
             scrape_failures_total=dict(self.scrapes.tally.failures_total),
             board_readers=parts.box.readers,
             cluster=parts.link.facts(),
+            page_url=parts.settings.people.public_url,
         )
         return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
+
+    def discovery(self) -> Discovery:
+        """What /sd lists for Prometheus, and what it leaves out and why."""
+        latest, settings = self.parts.box.latest(), self.parts.settings
+        return discover(
+            self.central.window,
+            latest.board if latest else None,
+            cluster=settings.cluster,
+            settings=settings.metrics,
+            exporters=settings.scrape.targets,
+        )
 
     def _beat_facts(self, beat: Beat) -> BeatFacts:
         return BeatFacts(

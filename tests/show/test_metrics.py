@@ -109,6 +109,7 @@ FACTS = DaemonFacts(
     scheduler_failures_total=0,
     scrape_failures_total={"gpu-03": 2},
     board_readers=1,
+    page_url="https://trimtab.example",
     command_changes_total={("consolidate", "missed"): 1, ("evacuate", "settled"): 2},
     cluster=ClusterFacts(
         writes_total={("cordon", "done"): 3, ("evict", "busy"): 2},

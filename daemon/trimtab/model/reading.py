@@ -154,6 +154,8 @@ class Report:
     bad_samples: Mapping[str, int] = field(default_factory=dict)
     """Sample key -> values dropped as blank, NaN, infinite or out of range."""
     node_values: Mapping[str, float] = field(default_factory=dict)
+    metrics_url: str = ""
+    """Where others reach this node's /metrics; empty = nowhere, or an agent that does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

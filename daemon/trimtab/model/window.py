@@ -44,6 +44,8 @@ class NodeNow:
     interval_seconds: float = 10.0
     errors: Mapping[str, str] = field(default_factory=dict)
     is_expected: bool = True
+    metrics_url: str = ""
+    """Where others reach its /metrics, as it says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

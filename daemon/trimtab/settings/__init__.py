@@ -6,16 +6,19 @@ from trimtab.settings.agent import AgentSettings
 from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
 from trimtab.settings.daemon import DaemonSettings
 from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, ScrapeTarget, StoreSettings
+from trimtab.settings.exposition import AgentMetricsSettings, MetricsSettings
 from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
 from trimtab.settings.load import from_table, load, read_token
 
 __all__ = [
+    "AgentMetricsSettings",
     "AgentSettings",
     "DaemonSettings",
     "DetectSettings",
     "IngestSettings",
     "IssueSettings",
     "KubernetesSettings",
+    "MetricsSettings",
     "PeopleSettings",
     "PlanSettings",
     "ScrapeSettings",

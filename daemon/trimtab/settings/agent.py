@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trimtab.settings.exposition import AgentMetricsSettings
 from trimtab.settings.shape import Count, Positive, Section
 
 
@@ -34,6 +35,8 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     """auto, kmsg, none, or the path of a file to follow."""
     metrics_listen: str = "127.0.0.1:9742"
     """Where /metrics is served; empty = nowhere."""
+    metrics: AgentMetricsSettings = AgentMetricsSettings()
+    """Who may read /metrics, and under which names."""
     nvml_library: str = ""
     """Path of libnvidia-ml.so.1; empty = as the loader finds it."""
     gpus_expected: int | None = None

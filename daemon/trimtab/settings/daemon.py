@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
 from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, StoreSettings
+from trimtab.settings.exposition import MetricsSettings
 from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
 from trimtab.settings.shape import Section
 
@@ -18,6 +19,7 @@ class DaemonSettings(Section, frozen=True, kw_only=True):
     people: PeopleSettings = PeopleSettings()
     store: StoreSettings = StoreSettings()
     scrape: ScrapeSettings = ScrapeSettings()
+    metrics: MetricsSettings = MetricsSettings()
     detect: DetectSettings = DetectSettings()
     plan: PlanSettings = PlanSettings()
     issue: IssueSettings = IssueSettings()

@@ -98,8 +98,8 @@ def _check_head(report: Report) -> None:
         )
     for name in ("cluster", "node", "boot_id", "spool_id"):
         _check_name(getattr(report, name), f".{name}")
-    optional = (report.agent_version, report.source, report.driver)
-    _check_names(report, ("agent_version", "source", "driver"), optional)
+    optional = (report.agent_version, report.source, report.driver, report.metrics_url)
+    _check_names(report, ("agent_version", "source", "driver", "metrics_url"), optional)
     if not 1 <= report.sequence <= INTEGER_MAX:
         raise Unfit(".sequence", "not within 1 and 2^63 - 1")
     _check_integers(report, ("gpus_expected",))

@@ -29,11 +29,14 @@ from trimtab.model.window import Window
 from trimtab.settings import DaemonSettings
 from trimtab.show.api_pages import page_routes
 from trimtab.show.api_routes import ApiError, Call, People, Route, Scope
+from trimtab.show.api_scraped import scraped_routes
 from trimtab.show.api_table import ROUTES
 from trimtab.show.api_types import Check, Decisions, Memory
 from trimtab.show.auth import Caller, Door, cookie_name
 from trimtab.show.board import BoardBox, Published
+from trimtab.show.discovery import Discovery
 from trimtab.show.openapi import openapi_document
+from trimtab.show.peers import Peers
 from trimtab.show.stream import HEARTBEAT_SECONDS
 
 BODY_BYTES_MAX = 64 * 1024
@@ -54,6 +57,7 @@ def people_app(
     clock: Clock,
     checks: Callable[[], tuple[Check, ...]],
     exposition: Callable[[str], tuple[bytes, str]],
+    discovery: Callable[[], Discovery] = Discovery,
     web_directory: Path | None = None,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
     window: Callable[[], Window | None] | None = None,
@@ -61,7 +65,7 @@ def people_app(
     """The application: API, page, events, /metrics.
 
     `clock` is the one that reports and commands are stamped by; `exposition` takes an Accept header and gives a body
-    and its content type; `checks` says whether the daemon itself is well.
+    and its content type; `checks` says whether the daemon itself is well; `discovery` is what /sd lists.
     """
     people = People(
         cluster=settings.cluster,
@@ -78,9 +82,11 @@ def people_app(
         window=window,
     )
     document = msgspec.json.encode(openapi_document(ROUTES))
+    peers = Peers(settings.metrics.allow_from, key="metrics.allow_from")
+    scraped = scraped_routes(door, peers, exposition=exposition, discovery=discovery)
     web = web_directory or Path(__file__).parent / "web"
     return Starlette(
-        routes=[*(_web_route(people, route) for route in ROUTES), *page_routes(people, document, web)],
+        routes=[*scraped, *(_web_route(people, route) for route in ROUTES), *page_routes(people, document, web)],
         middleware=[Middleware(_SafeHeaders), Middleware(_KnownHost, door=door)],
         exception_handlers={HTTPException: _on_http_error, TrimtabError: _on_no, Exception: _on_failure},
     )

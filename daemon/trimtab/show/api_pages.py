@@ -1,4 +1,4 @@
-"""Routes that do not answer in JSON: the page and its files, the one-time link, the events stream, /metrics."""
+"""Routes that do not answer in JSON: the page and its files, the one-time link, the events stream."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
@@ -64,7 +63,6 @@ def page_routes(people: People, document: bytes, web: Path) -> list[WebRoute]:
         *(WebRoute(path, pages.page, methods=["GET"]) for path in PAGE_PATHS),
         WebRoute("/static/{path:path}", pages.static, methods=["GET"]),
         WebRoute("/openapi.json", pages.openapi, methods=["GET"]),
-        WebRoute("/metrics", pages.metrics, methods=["GET"]),
         _without_head(WebRoute("/api/v1/events", pages.events, methods=["GET"])),
         _without_head(WebRoute("/api/v1/stream", pages.stream, methods=["GET"])),
         _without_head(WebRoute("/open/{secret}", pages.sign_in, methods=["GET"])),
@@ -93,9 +91,6 @@ class _Pages:
 
     async def openapi(self, _: Request) -> Response:
         return Response(self._document, media_type="application/json")
-
-    async def metrics(self, request: Request) -> Response:
-        return await _metrics(self._people, request)
 
     async def events(self, request: Request) -> Response:
         return _events(self._people, request)
@@ -139,19 +134,6 @@ def _serve(file: _File, request: Request) -> Response:
     if "gzip" in request.headers.get("accept-encoding", "") and len(file.gzipped) < len(file.body):
         return Response(file.gzipped, headers={**headers, "Content-Encoding": "gzip"})
     return Response(file.body, headers=headers)
-
-
-async def _metrics(people: People, request: Request) -> Response:
-    headers = request.headers
-    # Behind a proxy every caller looks local; what a proxy adds to the request tells.
-    is_forwarded = "forwarded" in headers or "x-forwarded-for" in headers
-    peer = request.client.host if request.client and not is_forwarded else None
-    if not people.door.may_read_metrics(
-        authorization=headers.get("authorization"), host=headers.get("host"), peer=peer
-    ):
-        raise ApiError(401, "Send the metrics token as Bearer; without one, only this host may read /metrics.")
-    body, content_type = await run_in_threadpool(people.exposition, headers.get("accept", ""))
-    return Response(body, headers={"Content-Type": content_type})
 
 
 def _events(people: People, request: Request) -> Response:

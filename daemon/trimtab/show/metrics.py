@@ -6,74 +6,62 @@ The agent imports this; nothing here needs more than the base install.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from datetime import datetime
 
-from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from trimtab.errors import SettingsError
-from trimtab.model.reading import GpuReading
+from trimtab.model.reading import EventKind, GpuReading
+from trimtab.model.window import Window
+from trimtab.settings.exposition import AgentMetricsSettings
 from trimtab.show.metrics_daemon import fill_daemon
+from trimtab.show.metrics_dcgm import DcgmFamilies, with_counters
 from trimtab.show.metrics_facts import AgentView, DaemonView
 from trimtab.show.metrics_families import SERIES_PER_NODE_MAX, Families, holders_of, timestamp
+from trimtab.show.metrics_server import MetricsServer
 
 GPU_SERIES_MAX = 200_000
 """The daemon's page leaves whole nodes out beyond this: then let Prometheus scrape the agents."""
 
 
-def agent_exposition(view: AgentView, *, accept: str = "") -> tuple[bytes, str]:
+def agent_exposition(view: AgentView, *, accept: str = "", has_dcgm_names: bool = False) -> tuple[bytes, str]:
     """The text of an agent's /metrics and its content type, as the Accept header asks."""
-    return _encoded(_AgentCollector(lambda: view), accept)
+    return _encoded(_AgentCollector(lambda: view, has_dcgm_names=has_dcgm_names), accept)
 
 
-def daemon_exposition(view: DaemonView, *, accept: str = "") -> tuple[bytes, str]:
+def daemon_exposition(view: DaemonView, *, accept: str = "", has_dcgm_names: bool = False) -> tuple[bytes, str]:
     """The text of the daemon's /metrics and its content type, as the Accept header asks."""
-    return _encoded(_DaemonCollector(lambda: view), accept)
+    return _encoded(_DaemonCollector(lambda: view, has_dcgm_names=has_dcgm_names), accept)
 
 
-def daemon_metrics(supplier: Callable[[], DaemonView]) -> Callable[[str], tuple[bytes, str]]:
+def daemon_metrics(
+    supplier: Callable[[], DaemonView], *, has_dcgm_names: bool = False
+) -> Callable[[str], tuple[bytes, str]]:
     """What the API serves at /metrics: the daemon's view at each call, and the process's own memory and CPU."""
     registry = CollectorRegistry()
-    registry.register(_DaemonCollector(supplier))
+    registry.register(_DaemonCollector(supplier, has_dcgm_names=has_dcgm_names))
     ProcessCollector(registry=registry)
     return lambda accept: _encoded(registry, accept)
 
 
-def serve_agent_metrics(listen: str, supplier: Callable[[], AgentView]) -> AgentMetrics:
-    """Serve an agent's /metrics on threads of its own, by prometheus_client's server. Raises SettingsError."""
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdigit():
-        raise SettingsError(f"metrics_listen: {listen!r} is not ADDRESS:PORT, such as 127.0.0.1:9742.")
+def serve_agent_metrics(
+    listen: str, supplier: Callable[[], AgentView], *, settings: AgentMetricsSettings | None = None
+) -> MetricsServer:
+    """Serve an agent's /metrics on threads of its own. Raises SettingsError."""
+    settings = settings or AgentMetricsSettings()
     registry = CollectorRegistry()
-    registry.register(_AgentCollector(supplier))
+    registry.register(_AgentCollector(supplier, has_dcgm_names=settings.dcgm_aliases))
     ProcessCollector(registry=registry)
-    try:
-        server, thread = start_http_server(int(port), addr=host.strip("[]"), registry=registry)
-    except (OSError, OverflowError) as error:
-        raise SettingsError(f"metrics_listen = {listen}: {error}. Choose another port, or an empty one.") from error
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join(5.0)
-
-    return AgentMetrics(server.server_port, stop)
-
-
-class AgentMetrics:
-    """A running /metrics server of an agent."""
-
-    def __init__(self, port: int, stop: Callable[[], None]) -> None:
-        """`stop` ends the server and closes its port."""
-        self.port = port
-        self.stop = stop
+    return MetricsServer(listen, lambda accept: _encoded(registry, accept), settings)
 
 
 class _AgentCollector(Collector):
-    def __init__(self, supplier: Callable[[], AgentView]) -> None:
+    def __init__(self, supplier: Callable[[], AgentView], *, has_dcgm_names: bool = False) -> None:
         self._supplier = supplier
+        self._has_dcgm_names = has_dcgm_names
         self._dropped: Counter[tuple[str, str]] = Counter()
 
     def collect(self) -> Iterator[Metric]:
@@ -84,19 +72,49 @@ class _AgentCollector(Collector):
             _fill_report(families, view)
             _fill_agent(families, view, view.report.cluster, view.report.node)
         _fill_dropped(families, self._dropped)
-        return families.collect()
+        yield from families.collect()
+        if self._has_dcgm_names and view.report is not None:
+            dcgm = DcgmFamilies()
+            for reading in view.report.gpus:
+                dcgm.add(reading, node=view.report.node, last_xid=view.facts.last_xids.get(reading.uuid))
+            yield from dcgm.collect()
 
 
 class _DaemonCollector(Collector):
-    def __init__(self, supplier: Callable[[], DaemonView]) -> None:
+    def __init__(self, supplier: Callable[[], DaemonView], *, has_dcgm_names: bool = False) -> None:
         self._supplier = supplier
+        self._has_dcgm_names = has_dcgm_names
         self._dropped: Counter[tuple[str, str]] = Counter()
+        self._last_xids: dict[tuple[str, str], tuple[datetime, int]] = {}
 
     def collect(self) -> Iterator[Metric]:
+        view = self._supplier()
         families = Families(series_per_node_max=SERIES_PER_NODE_MAX)
-        fill_daemon(families, self._supplier(), gpu_series_max=GPU_SERIES_MAX)
+        fill_daemon(families, view, gpu_series_max=GPU_SERIES_MAX)
+        left_out = {node for (_, node), count in families.dropped.items() if count}
         _fill_dropped(families, self._dropped)
-        return families.collect()
+        yield from families.collect()
+        if self._has_dcgm_names and view.window is not None and view.board is not None:
+            silent = {row.name for row in view.board.nodes if row.is_silent}
+            yield from self._dcgm(view.window, silent | left_out).collect()
+
+    def _dcgm(self, window: Window, left_out: Set[str]) -> DcgmFamilies:
+        for told in window.events:
+            event = told.event
+            if event.kind is not EventKind.XID or event.gpu is None or event.code is None:
+                continue
+            place = (told.node, event.gpu)
+            if place not in self._last_xids or event.at >= self._last_xids[place][0]:
+                self._last_xids[place] = (event.at, event.code)
+        # A GPU that is gone from the window will be another's when its place is filled again.
+        known = {(key.node, key.uuid) for key in window.gpus}
+        self._last_xids = {place: last for place, last in self._last_xids.items() if place in known}
+        dcgm = DcgmFamilies()
+        for key, now in window.gpus.items():
+            if key.node not in left_out:
+                _, code = self._last_xids.get((key.node, key.uuid), (None, None))
+                dcgm.add(now.reading, node=key.node, last_xid=code)
+        return dcgm
 
 
 def _fill_report(families: Families, view: AgentView) -> None:
@@ -158,4 +176,5 @@ def _fill_dropped(families: Families, total: Counter[tuple[str, str]]) -> None:
 
 def _encoded(registry: Collector, accept: str) -> tuple[bytes, str]:
     encoder, content_type = choose_encoder(accept)
-    return encoder(registry), content_type
+    text = encoder(registry)
+    return text if content_type.startswith("application/openmetrics") else with_counters(text), content_type

@@ -27,6 +27,9 @@ def fill_daemon(families: Families, view: DaemonView, *, gpu_series_max: int) ->
     _fill_strip(families, view.board.cluster, view.board.strip)
     _fill_board(families, view, view.board)
     _fill_findings(families, view.board)
+    _fill_racks(families, view.board)
+    if view.facts.page_url:
+        families.add("trimtab_page_info", 1.0, view.board.cluster, view.facts.page_url)
     if view.window is not None:
         _fill_nodes(families, view, view.board, view.window)
         _fill_gpus(families, view, view.board, view.window, gpu_series_max=gpu_series_max)
@@ -142,8 +145,9 @@ def _fill_findings(families: Families, board: Board) -> None:
     for (rule, severity), count in sorted(counts.items()):
         families.add("trimtab_findings", count, board.cluster, rule, severity)
     families.add("trimtab_cluster_loss_gpus", sum(item.finding.loss_gpus for item in found), board.cluster)
-    for item in found[:FINDINGS_MAX]:
+    for item in found[:FINDINGS_MAX]:  # the board has the worst first
         _fill_finding(families, board.cluster, item)
+    families.add("trimtab_findings_unlisted", max(len(found) - FINDINGS_MAX, 0), board.cluster)
 
 
 def _fill_finding(families: Families, cluster: str, item: OpenFinding) -> None:
@@ -151,6 +155,14 @@ def _fill_finding(families: Families, cluster: str, item: OpenFinding) -> None:
     texts = (finding.rule, finding.severity, finding.action, finding.incident)
     names = (subject.node or "", subject.gpu or "", subject.workload or "")
     families.add("trimtab_finding_info", 1.0, cluster, item.name, *texts, *names)
+
+
+def _fill_racks(families: Families, board: Board) -> None:
+    nodes = Counter(row.rack for row in board.nodes if row.rack)
+    reporting = Counter(row.rack for row in board.nodes if row.rack and not row.is_silent)
+    for rack, count in sorted(nodes.items()):
+        families.add("trimtab_rack_nodes", count, board.cluster, rack)
+        families.add("trimtab_rack_nodes_reporting", reporting[rack], board.cluster, rack)
 
 
 def _fill_nodes(families: Families, view: DaemonView, board: Board, window: Window) -> None:

@@ -33,6 +33,8 @@ class AgentFacts:
     collector_errors_total: Mapping[str, int] = field(default_factory=dict)
     bad_samples_total: int | None = None
     events_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    last_xids: Mapping[str, int] = field(default_factory=dict)
+    """GPU -> the last XID code that was seen on it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,8 @@ class DaemonFacts:
     command_changes_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
     scrape_failures_total: Mapping[str, int] = field(default_factory=dict)
     board_readers: int | None = None
+    page_url: str = ""
+    """How people reach the page; empty = not said."""
     cluster: ClusterFacts | None = None
     """None = no cluster is read through its own API."""
 

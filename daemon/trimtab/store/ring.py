@@ -212,6 +212,7 @@ class Ring:
             clock_skew_seconds=delivery.clock_skew_seconds,
             interval_seconds=self._interval(state, delivery),
             errors=report.errors,
+            metrics_url=report.metrics_url,
         )
 
     def _interval(self, state: _NodeState, delivery: Delivery) -> float:

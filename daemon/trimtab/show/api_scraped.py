@@ -1,0 +1,55 @@
+"""What Prometheus reads from the people listener: /metrics, and the targets at /sd. Both name jobs and owners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as WebRoute
+
+from trimtab.show.api_routes import ApiError
+from trimtab.show.auth import Door
+from trimtab.show.discovery import Discovery
+from trimtab.show.metrics_server import Exposition, zipped
+from trimtab.show.peers import Peers
+
+
+def scraped_routes(
+    door: Door, peers: Peers, *, exposition: Exposition, discovery: Callable[[], Discovery]
+) -> list[WebRoute]:
+    """The two routes."""
+
+    async def metrics(request: Request) -> Response:
+        _check_reader(door, peers, request)
+        body, content_type = await run_in_threadpool(exposition, request.headers.get("accept", ""))
+        headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+        packed = await run_in_threadpool(zipped, body, request.headers.get("accept-encoding", ""))
+        if packed is not None:
+            return Response(packed, headers={**headers, "Content-Encoding": "gzip"})
+        return Response(body, headers=headers)
+
+    async def targets(request: Request) -> Response:
+        _check_reader(door, peers, request)
+        found = await run_in_threadpool(discovery)
+        return Response(msgspec.json.encode(found.targets), media_type="application/json")
+
+    return [WebRoute("/metrics", metrics, methods=["GET"]), WebRoute("/sd", targets, methods=["GET"])]
+
+
+def _check_reader(door: Door, peers: Peers, request: Request) -> None:
+    """The metrics token or the operator's, a peer on the list, or this host where no token is set."""
+    headers = request.headers
+    # Behind a proxy every caller looks local; what a proxy adds to the request tells.
+    is_forwarded = "forwarded" in headers or "x-forwarded-for" in headers
+    peer = request.client.host if request.client and not is_forwarded else None
+    if peer is not None and peer in peers:
+        return
+    if not door.may_read_metrics(authorization=headers.get("authorization"), host=headers.get("host"), peer=peer):
+        raise ApiError(
+            401,
+            "Send the metrics token as Bearer, or have your address put into [metrics] allow_from; "
+            f"without a token, only this host may read {request.url.path}.",
+        )

@@ -1,0 +1,124 @@
+"""What Prometheus is told to scrape: every agent that reports and every exporter, in the form of http_sd. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from trimtab.model.board import Board
+from trimtab.model.window import NodeNow, Window
+from trimtab.outbound import is_loopback
+from trimtab.settings import MetricsSettings, ScrapeTarget
+from trimtab.show.api_types import Check
+
+NAMED_MAX = 5
+META = "__meta_trimtab_"
+"""Labels of a target begin so, as those of other discoveries do; Prometheus drops them after relabelling, so that
+none of them renames a series' own `cluster` or `node`."""
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """One entry of an http_sd answer."""
+
+    targets: tuple[str, ...]
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Discovery:
+    """What is listed, and why the rest is not: reason -> nodes."""
+
+    targets: tuple[Target, ...] = ()
+    left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    agents: int = 0
+    """Agents among the targets; the others are exporters."""
+
+
+LOOPBACK = "serve /metrics on loopback only"
+UNSAID = "do not say where they serve /metrics (an older agent, or metrics_listen is empty)"
+
+
+def discover(
+    window: Window | None,
+    board: Board | None,
+    *,
+    cluster: str,
+    settings: MetricsSettings,
+    exporters: Sequence[ScrapeTarget] = (),
+) -> Discovery:
+    """Targets of a moment: agents that are not silent, and the exporters of the settings, silent or not."""
+    racks = {row.name: row.rack or "" for row in board.nodes} if board is not None else {}
+    silent = {row.name for row in board.nodes if row.is_silent} if board is not None else frozenset()
+    scraped = {target.node for target in exporters}
+    targets: list[Target] = []
+    left_out: dict[str, list[str]] = {}
+    for name, now in sorted(window.nodes.items() if window is not None else ()):
+        if name in scraped or name in silent or not now.is_expected:
+            continue
+        why = _why_not(now, settings)
+        if why:
+            left_out.setdefault(why, []).append(name)
+            continue
+        targets.append(_target(now.metrics_url, cluster=cluster, node=name, rack=racks.get(name, ""), kind="agent"))
+    agents = len(targets)
+    targets += [
+        _target(one.url, cluster=cluster, node=one.node, rack=racks.get(one.node, ""), kind="exporter")
+        for one in exporters
+    ]
+    return Discovery(
+        targets=tuple(targets),
+        left_out={why: tuple(names) for why, names in left_out.items()},
+        agents=agents,
+    )
+
+
+def _why_not(now: NodeNow, settings: MetricsSettings) -> str:
+    if not now.metrics_url or not _host(now.metrics_url):
+        return UNSAID
+    if is_loopback(_host(now.metrics_url)) and not settings.is_loopback_listed:
+        return LOOPBACK
+    return ""
+
+
+def _host(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ""
+    return (parts.hostname or "") if parts.scheme in ("http", "https") and (port is None or port > 0) else ""
+
+
+def _target(url: str, *, cluster: str, node: str, rack: str, kind: str) -> Target:
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    labels = {
+        "__scheme__": parts.scheme,
+        "__metrics_path__": parts.path or "/metrics",
+        f"{META}cluster": cluster,
+        f"{META}node": node,
+        f"{META}kind": kind,
+    }
+    if rack:
+        labels[f"{META}rack"] = rack
+    return Target(targets=(f"{host}:{port}",), labels=labels)
+
+
+def discovery_checks(found: Discovery) -> Iterable[Check]:
+    """What doctor says of it. Nothing here is a fault: whoever does not scrape agents needs none of it."""
+    exporters = len(found.targets) - found.agents
+    sentence = f"/sd lists {found.agents} agents and {exporters} exporters for Prometheus."
+    for why, names in found.left_out.items():
+        more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+        sentence += f" Left out, since they {why}: {', '.join(names[:NAMED_MAX])}{more}."
+    fix = ""
+    if LOOPBACK in found.left_out:
+        fix = (
+            'To scrape agents from elsewhere set metrics_listen = "0.0.0.0:9742" with [metrics] token_file and TLS; '
+            "where all run on one host, [metrics] is_loopback_listed = true here."
+        )
+    yield Check(name="discovery", is_ok=True, sentence=sentence, fix=fix)
