@@ -11,6 +11,7 @@ from alembic.migration import MigrationContext
 
 from trimtab import __version__
 from trimtab.errors import StoreError
+from trimtab.store import schema
 from trimtab.store.database import Database, open_database
 from trimtab.store.schema import current_revision
 from trimtab.store.tables import VERSION_TABLE, meta, metadata
@@ -26,6 +27,12 @@ open_database(sys.argv[1], state_directory=Path(sys.argv[2])).close()
 def open_in_a_process(url: str, directory: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", OPENER, url, str(directory)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def head() -> str | None:
+    """The newest migration there is."""
+    versions = Path(schema.__file__).parent / "migrations" / "versions"
+    return max(path.name[:4] for path in versions.glob("[0-9]*.py"))
 
 
 def test_the_tables_are_the_sum_of_the_migrations(database: Database) -> None:
@@ -49,7 +56,7 @@ def test_opening_again_changes_nothing(database: Database, database_url: str, tm
         connection.execute(sa.insert(meta), {"key": "mark", "value": "kept"})
     open_database(database_url, state_directory=tmp_path).close()
     with database.read() as connection:
-        assert current_revision(connection) == "0002"
+        assert current_revision(connection) == head()
         assert connection.execute(sa.select(meta.c.key, meta.c.value).order_by(meta.c.key)).all() == [
             ("mark", "kept"),
             ("version", __version__),

@@ -8,13 +8,28 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from trimtab.model.advice import Severity, Subject
+from trimtab.model.advice import Action, Severity, Subject
 
 FIRST_LINE_CHARACTERS_MAX = 110
 """What a lock screen shows."""
 
 KEY_BYTES_MAX = 255
 """PagerDuty's limit, the tightest of those who keep a key."""
+
+
+class Pager(StrEnum):
+    """Who pages for an incident, from its opening to its end."""
+
+    OUTBOX = "outbox"
+    ALERTMANAGER = "alertmanager"
+    NONE = "none"
+
+
+class Audience(StrEnum):
+    """Whom a message speaks to."""
+
+    ONCALL = "oncall"
+    OWNER = "owner"
 
 
 class Verb(StrEnum):
@@ -122,6 +137,48 @@ class Incident:
     acknowledged_by: str = ""
     closed_at: datetime | None = None
     is_drill: bool = False
+    number: int = 0
+    """17 of I17; counted up once per cluster and never used again."""
+    version: int = 0
+    """Grows with each change: who changes it says which one was read."""
+    incident: str = ""
+    """The finding's own name for it: equal for all findings of one incident, and for those that come back."""
+    finding: int | None = None
+    pager: Pager = Pager.OUTBOX
+    """Who opened it, and therefore who closes it."""
+    action: Action = Action.NONE
+    impact: str = ""
+    victims: tuple[str, ...] = ()
+    """Workloads that it was told to hit."""
+    quiet: str = ""
+    """Why nobody was paged for it (yet): a silence, a maintenance window, the noise budget."""
+    summed_in: int | None = None
+    """Number of the summary that speaks for it, where there was too much news at once."""
+    paged_at: datetime | None = None
+    """When the opening was put into the outbox; None = nobody was told."""
+    changed_at: datetime | None = None
+    close_reason: str = ""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Commands about it as last told: R11 -> proposed."""
+    acted: tuple[str, ...] = ()
+    """Who approved or undid what about it."""
+    loss_gpus: float = 0.0
+    """GPUs' worth of work that is lost while it lasts."""
+    gpu_hours_lost: float = 0.0
+    dry_run: tuple[str, ...] = ()
+    """Of a drill: what would have been done, as lines."""
+    ends_at: datetime | None = None
+    """Of a drill: when it is over by itself."""
+
+    @property
+    def name(self) -> str:
+        """`I17`."""
+        return f"I{self.number}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it still stands."""
+        return self.closed_at is None
 
     @property
     def key(self) -> str:

@@ -10,7 +10,9 @@ import sqlalchemy as sa
 
 from trimtab.clock import unix_ms
 from trimtab.model.advice import FindingState, OpenFinding
+from trimtab.model.outbox import Posting
 from trimtab.store.facts import Facts
+from trimtab.store.incidents import write_postings
 from trimtab.store.tables import finding_changes, findings
 from trimtab.store.text import clean, from_json, to_json
 
@@ -57,22 +59,26 @@ class FindingFacts(Facts):
         with self._database.read() as connection:
             return (connection.execute(highest).scalar_one_or_none() or 0) + 1
 
-    def record_findings(self, changes: FindingChanges) -> None:
-        """Keep what a judgement changed, in one transaction; the same changes again alter nothing."""
+    def record_findings(self, changes: FindingChanges, messages: Sequence[Posting] = ()) -> None:
+        """Keep what a judgement changed and what on-call is told of it, in one transaction.
+
+        The same changes again alter nothing.
+        """
         told = (("opened", changes.opened), ("changed", changes.changed), ("closed", changes.closed))
         kept = (*changes.opened, *changes.changed, *changes.closed, *changes.touched)
         rows = [_finding_row(self.cluster, finding) for finding in kept]
-        if not rows:
+        if not rows and not messages:
             return
         lines = [_change_row(self.cluster, change, finding, changes.at) for change, group in told for finding in group]
-        upsert = self._database.insert(findings)
-        updated = {name: upsert.excluded[name] for name in rows[0] if name not in ("cluster", "id")}
         with self._database.write() as connection:
-            connection.execute(
-                upsert.on_conflict_do_update(index_elements=[findings.c.cluster, findings.c.id], set_=updated), rows
-            )
+            if rows:
+                upsert = self._database.insert(findings)
+                updated = {name: upsert.excluded[name] for name in rows[0] if name not in ("cluster", "id")}
+                key = [findings.c.cluster, findings.c.id]
+                connection.execute(upsert.on_conflict_do_update(index_elements=key, set_=updated), rows)
             if lines:
                 connection.execute(self._database.insert(finding_changes).on_conflict_do_nothing(), lines)
+            write_postings(self._database, connection, self.cluster, messages)
 
     def finding(self, finding_id: int) -> OpenFinding | None:
         """One finding by id, or None."""

@@ -13,12 +13,14 @@ from trimtab.model.reading import Event
 from trimtab.model.window import NodeEvent
 from trimtab.store.commands import CommandFacts
 from trimtab.store.findings import FindingFacts
+from trimtab.store.incidents import IncidentFacts
+from trimtab.store.outbox import OutboxFacts
 from trimtab.store.series import gpu_series
 from trimtab.store.tables import events
 from trimtab.store.text import from_json
 
 
-class History(FindingFacts, CommandFacts):
+class History(FindingFacts, CommandFacts, IncidentFacts, OutboxFacts):
     """Everything that is remembered of one cluster, but for the journal itself. Safe to call from several threads."""
 
     def events(self, since: datetime, node: str | None = None, limit: int = 10_000) -> tuple[NodeEvent, ...]:
