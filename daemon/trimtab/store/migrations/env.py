@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from alembic import context
 
-import trimtab.store.tables_outbox  # noqa: F401 - its tables belong to the same metadata
+import trimtab.store.tables_outbox
+import trimtab.store.tables_people
+import trimtab.store.tables_rollup  # noqa: F401 - their tables belong to the same metadata
 from trimtab.store.tables import VERSION_TABLE, metadata
 
 # One transaction for all of it, also on SQLite (database.py begins it itself): killed half-way, nothing happened.
