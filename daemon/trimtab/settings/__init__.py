@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trimtab.settings.agent import AgentSettings
+from trimtab.settings.alertmanager import AlertmanagerSettings, OthersSettings
 from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
 from trimtab.settings.daemon import DaemonSettings
 from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, ScrapeTarget, StoreSettings
@@ -13,12 +14,14 @@ from trimtab.settings.load import from_table, load, read_token
 __all__ = [
     "AgentMetricsSettings",
     "AgentSettings",
+    "AlertmanagerSettings",
     "DaemonSettings",
     "DetectSettings",
     "IngestSettings",
     "IssueSettings",
     "KubernetesSettings",
     "MetricsSettings",
+    "OthersSettings",
     "PeopleSettings",
     "PlanSettings",
     "ScrapeSettings",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trimtab.settings.alertmanager import AlertmanagerSettings
 from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
 from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, StoreSettings
 from trimtab.settings.exposition import MetricsSettings
@@ -23,5 +24,6 @@ class DaemonSettings(Section, frozen=True, kw_only=True):
     detect: DetectSettings = DetectSettings()
     plan: PlanSettings = PlanSettings()
     issue: IssueSettings = IssueSettings()
+    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     simulated: SimulatedSettings | None = None
     kubernetes: KubernetesSettings | None = None

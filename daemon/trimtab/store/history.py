@@ -11,16 +11,18 @@ from trimtab.clock import unix_ms
 from trimtab.model.board import GpuHistory
 from trimtab.model.reading import Event
 from trimtab.model.window import NodeEvent
+from trimtab.store.alerts import AlertFacts
 from trimtab.store.commands import CommandFacts
 from trimtab.store.findings import FindingFacts
 from trimtab.store.incidents import IncidentFacts
 from trimtab.store.outbox import OutboxFacts
+from trimtab.store.people import PeopleFacts
 from trimtab.store.series import gpu_series
 from trimtab.store.tables import events
 from trimtab.store.text import from_json
 
 
-class History(FindingFacts, CommandFacts, IncidentFacts, OutboxFacts):
+class History(AlertFacts, FindingFacts, CommandFacts, IncidentFacts, OutboxFacts, PeopleFacts):
     """Everything that is remembered of one cluster, but for the journal itself. Safe to call from several threads."""
 
     def events(self, since: datetime, node: str | None = None, limit: int = 10_000) -> tuple[NodeEvent, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
+import trimtab.store.tables_alerts
 import trimtab.store.tables_outbox
 import trimtab.store.tables_people
 import trimtab.store.tables_rollup  # noqa: F401 - their tables belong to the same metadata

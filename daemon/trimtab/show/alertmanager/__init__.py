@@ -1,0 +1,1 @@
+"""Alertmanager, both ways: alerts that we push, silences that we read, other people's alerts that it brings."""

@@ -1,0 +1,251 @@
+"""Alertmanager's API v2 as far as it is used here: alerts, silences, status; an object a peer.
+
+Every failure is one of two: not now (PeerDown), or never like this (PeerRefused); both name the peer without secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from trimtab.errors import SettingsError, TrimtabError
+from trimtab.model.alerts import Matcher, Silence
+from trimtab.outbound import OutboundError, is_loopback, session
+from trimtab.settings.alertmanager import AlertmanagerSettings
+from trimtab.settings.load import read_token
+
+T = TypeVar("T")
+
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+SENTENCE_CHARACTERS_MAX = 300
+
+
+class PeerDown(TrimtabError):
+    """It could not be asked, or could not answer; later it may."""
+
+
+class PeerRefused(TrimtabError):
+    """It answered no: the same request will always get it."""
+
+    def __init__(self, sentence: str, *, status: int) -> None:
+        """The sentence for people, and the HTTP status."""
+        super().__init__(sentence)
+        self.status = status
+
+
+class _Matcher(msgspec.Struct):
+    name: str
+    value: str
+    isRegex: bool = False  # noqa: N815 - Alertmanager's own names
+    isEqual: bool = True  # noqa: N815
+
+
+class _State(msgspec.Struct):
+    state: str = ""
+    silencedBy: tuple[str, ...] = ()  # noqa: N815
+    inhibitedBy: tuple[str, ...] = ()  # noqa: N815
+
+
+class _Silence(msgspec.Struct):
+    id: str
+    startsAt: datetime  # noqa: N815
+    endsAt: datetime  # noqa: N815
+    matchers: tuple[_Matcher, ...] | None = ()
+    createdBy: str = ""  # noqa: N815
+    comment: str = ""
+    status: _State = msgspec.field(default_factory=_State)
+
+
+class KnownAlert(msgspec.Struct):
+    """An alert as Alertmanager lists it."""
+
+    labels: dict[str, str]
+    fingerprint: str = ""
+    annotations: dict[str, str] = {}
+    startsAt: datetime | None = None  # noqa: N815
+    endsAt: datetime | None = None  # noqa: N815
+    status: _State = msgspec.field(default_factory=_State)
+
+
+class _Made(msgspec.Struct):
+    silenceID: str  # noqa: N815
+
+
+class Status(msgspec.Struct):
+    """What an Alertmanager says of itself, as far as we ask."""
+
+    uptime: datetime
+    """Since when it runs."""
+    versionInfo: dict[str, str] = {}  # noqa: N815
+
+
+class Peer:
+    """One Alertmanager. Not for several threads at once."""
+
+    def __init__(self, url: str, settings: AlertmanagerSettings) -> None:
+        """Nothing is sent yet. Raises SettingsError."""
+        self._url = check_url(url, settings)
+        parts = urlsplit(self._url)
+        self.name = parts.netloc
+        """Host and port: what people and metrics call it."""
+        self._settings = settings
+        self._session = session(timeout_seconds=settings.timeout_seconds, ca_file=settings.ca_file or None)
+        self._sign()
+
+    def post_alerts(self, alerts: Sequence[Mapping[str, object]]) -> None:
+        """Give it alerts. Raises PeerDown or PeerRefused."""
+        self._send("POST", "/api/v2/alerts", body=alerts)
+
+    def status(self) -> Status:
+        """Since when it runs, and its version."""
+        return self._read("GET", "/api/v2/status", Status)
+
+    def silences(self) -> tuple[Silence, ...]:
+        """All silences that are not expired."""
+        found = self._read("GET", "/api/v2/silences", list[_Silence])
+        return tuple(
+            Silence(
+                id=one.id,
+                matchers=tuple(
+                    Matcher(name=each.name, value=each.value, is_regex=each.isRegex, is_equal=each.isEqual)
+                    for each in one.matchers or ()
+                ),
+                starts_at=one.startsAt,
+                ends_at=one.endsAt,
+                created_by=one.createdBy,
+                comment=one.comment,
+            )
+            for one in found
+            if one.status.state != "expired"
+        )
+
+    def alerts(self, **labels: str) -> list[KnownAlert]:
+        """The alerts that it knows with these labels, silenced and inhibited ones too."""
+        wanted = [f"{name}={msgspec.json.encode(value).decode()}" for name, value in labels.items()]
+        return self._read("GET", "/api/v2/alerts", list[KnownAlert], params={"filter": wanted})
+
+    def set_silence(self, silence: Silence) -> str:
+        """Make a silence, or change the one of its id (same matchers keep the id); the id that it has now."""
+        body: dict[str, object] = {
+            "matchers": [
+                {"name": one.name, "value": one.value, "isRegex": one.is_regex, "isEqual": one.is_equal}
+                for one in silence.matchers
+            ],
+            "startsAt": silence.starts_at,
+            "endsAt": silence.ends_at,
+            "createdBy": silence.created_by,
+            "comment": silence.comment,
+        }
+        if silence.id:
+            body["id"] = silence.id
+        return self._read("POST", "/api/v2/silences", _Made, body=body).silenceID
+
+    def end_silence(self, silence_id: str) -> None:
+        """Let a silence end now; one that is gone or over is fine."""
+        try:
+            self._send("DELETE", f"/api/v2/silence/{silence_id}")
+        except PeerRefused as error:
+            if error.status != 404 and "expired" not in str(error):
+                raise
+
+    def close(self) -> None:
+        """Hang up."""
+        self._session.close()
+
+    def _sign(self) -> None:
+        """Take token or password anew from their files: they change while we run."""
+        settings = self._settings
+        self._session.headers.pop("Authorization", None)
+        self._session.auth = None
+        if settings.token_file:
+            self._session.headers["Authorization"] = f"Bearer {read_token(settings.token_file, environment_name='')}"
+        elif settings.user:
+            password = read_token(settings.password_file, environment_name="") or ""
+            self._session.auth = (settings.user, password)
+
+    def _read(self, method: str, path: str, kind: type[T], **what: Any) -> T:  # noqa: ANN401 - handed on to _send
+        content = self._send(method, path, **what)
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise PeerDown(f"{self.name} answered {path} in a way that is not Alertmanager's: {error}.") from error
+
+    def _send(
+        self, method: str, path: str, *, body: object = None, params: Mapping[str, list[str]] | None = None
+    ) -> bytes:
+        status, content = self._request(method, path, body, params)
+        if status == 401:
+            self._sign()
+            status, content = self._request(method, path, body, params)
+        if 200 <= status < 300:
+            return content
+        sentence = f"{self.name} answered {path} with {status}{_said(content)}"
+        # A redirect is no answer: the POST would become a GET. 401 and 403 end when somebody mends the credentials.
+        if status in (400, 404, 409, 413, 422):
+            raise PeerRefused(sentence, status=status)
+        raise PeerDown(sentence)
+
+    def _request(
+        self, method: str, path: str, body: object, params: Mapping[str, list[str]] | None
+    ) -> tuple[int, bytes]:
+        headers = {"Accept": "application/json"}
+        data = None
+        if body is not None:
+            data, headers["Content-Type"] = msgspec.json.encode(body), "application/json"
+        try:
+            with self._session.request(
+                method, self._url + path, data=data, params=params, headers=headers, allow_redirects=False, stream=True
+            ) as answer:
+                return answer.status_code, self._bounded(answer.iter_content(65536), path)
+        except OutboundError as error:
+            raise PeerDown(f"{self.name} does not answer: {_why(error)}.") from error
+
+    def _bounded(self, chunks: Any, path: str) -> bytes:  # noqa: ANN401 - an iterator of requests
+        found = bytearray()
+        for chunk in chunks:
+            found += chunk
+            if len(found) > ANSWER_BYTES_MAX:
+                raise PeerDown(f"{self.name} answered {path} with more than {ANSWER_BYTES_MAX} bytes; it was not read.")
+        return bytes(found)
+
+
+def check_url(url: str, settings: AlertmanagerSettings) -> str:
+    """The address without a slash at its end. Raises SettingsError that says what to write."""
+    key = "alertmanager.urls"
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise SettingsError(f"{key}: {url!r} is no URL: {error}.") from error
+    if parts.username or parts.password:
+        raise SettingsError(f"{key}: leave the password out of {parts.hostname}'s URL: set user and password_file.")
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+        raise SettingsError(f"{key}: {url!r} is not like http://alertmanager:9093.")
+    has_secret = bool(settings.token_file or settings.user)
+    if parts.scheme == "http" and has_secret and not settings.allow_plaintext and not is_loopback(host):
+        raise SettingsError(
+            f"{key}: {url} would carry the token or password in the clear. Use https://, or set "
+            "alertmanager.allow_plaintext = true if the network is trusted."
+        )
+    return url.rstrip("/").removesuffix("/api/v2")
+
+
+def _said(content: bytes) -> str:
+    """What it says of it: a JSON text, or an object with `message`."""
+    try:
+        told = msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return "."
+    text = told.get("message", "") if isinstance(told, dict) else told
+    return f": {str(text)[:SENTENCE_CHARACTERS_MAX]}" if text else "."
+
+
+def _why(error: OutboundError) -> str:
+    reason: BaseException = error
+    while (inner := reason.__cause__ or reason.__context__) is not None:
+        reason = inner
+    return (str(reason) or type(reason).__name__).rstrip(".")
