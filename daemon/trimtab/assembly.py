@@ -34,12 +34,14 @@ from trimtab.ship.inbox import Inbox
 from trimtab.ship.receiver import IngestCounts, ingest_app
 from trimtab.ship.tokens import Credentials, NodeTokens, Several, tokens_path
 from trimtab.show.api import people_app
-from trimtab.show.auth import Door, operator_token, write_client_file
+from trimtab.show.auth import Door
 from trimtab.show.board import BoardBox
 from trimtab.show.checks import daemon_checks
 from trimtab.show.discovery import discovery_checks
+from trimtab.show.keys import operator_token, write_client_file
 from trimtab.show.metrics import daemon_metrics
 from trimtab.show.metrics_facts import DaemonView
+from trimtab.show.proxied import proxies_of
 from trimtab.store.database import Database, open_database
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
@@ -245,6 +247,12 @@ class Daemon:
         door = Door(
             token=operator_token(self._state / TOKEN_FILE),
             clock=SystemClock(),
+            register=self._history,
+            audit=self._audit,
+            audit_clock=self.clock,
+            proxies=proxies_of(people),
+            failures_per_peer_per_minute=people.sign_in_failures_per_peer_per_minute,
+            failures_per_minute=people.sign_in_failures_per_minute,
             listen_host=host,
             public_url=people.public_url,
             session_seconds=people.session_seconds,

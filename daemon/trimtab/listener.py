@@ -61,6 +61,7 @@ class Listener:
             timeout_keep_alive=75,
             timeout_graceful_shutdown=2,
             server_header=False,
+            proxy_headers=False,  # the peer is who connects; whose word counts for more is the door's to say
             h11_max_incomplete_event_size=32 * 1024,
         )
         try:

@@ -30,7 +30,7 @@ from trimtab.model.board import Board, CommandRow, ReleaseRow
 from trimtab.model.command import Command, CommandState, Mode, Outcome, Refusal
 from trimtab.model.standing import Answer, OwnerAnswer, StandingKind
 from trimtab.settings import DaemonSettings, KubernetesSettings
-from trimtab.show.auth import write_client_file
+from trimtab.show.keys import write_client_file
 from trimtab.show.board import BoardBox, Published
 from trimtab.show.circumstances import Circumstances
 

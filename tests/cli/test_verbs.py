@@ -19,7 +19,7 @@ from trimtab.cli import _root
 from trimtab.model.advice import Evidence
 from trimtab.model.board import Board, GpuHistory
 from trimtab.model.command import AuditLine, CommandState
-from trimtab.show.auth import write_client_file
+from trimtab.show.keys import write_client_file
 
 Verb = Callable[..., Result]
 

@@ -24,6 +24,7 @@ from tests.builders import (
 )
 from tests.fakes.clock import START, FakeClock
 from tests.fakes.ledger import FakeLedger
+from tests.fakes.register import FakeRegister
 
 from trimtab.clock import SystemClock
 from trimtab.issue.verdicts import Verdicts
@@ -259,6 +260,7 @@ class Served:
     clock: FakeClock
     wall: FakeClock | SystemClock
     listener: Listener
+    register: FakeRegister
 
     def get(self, path: str, **changes: Any) -> requests.Response:
         headers = {"Authorization": f"Bearer {TOKEN}", **changes.pop("headers", {})}
@@ -325,12 +327,15 @@ def listening(
     app: Callable[[Door], Starlette], *, box: BoardBox, clock: FakeClock, wall: Any, memory: Any, **door: Any
 ) -> Iterator[Served]:
     """The application on a listener of its own port."""
-    made = Door(token=TOKEN, clock=wall, **door)
+    register: FakeRegister = door.pop("register", None) or FakeRegister()
+    made = Door(token=TOKEN, clock=wall, register=register, audit=register.lines.append, audit_clock=clock, **door)
     listener = Listener(app(made), name="people", listen="127.0.0.1:0")
     listener.start()
     try:
         url = f"http://127.0.0.1:{listener.port}"
-        yield Served(url=url, box=box, door=made, memory=memory, clock=clock, wall=wall, listener=listener)
+        yield Served(
+            url=url, box=box, door=made, memory=memory, clock=clock, wall=wall, listener=listener, register=register
+        )
     finally:
         box.close()
         listener.stop()

@@ -19,7 +19,8 @@ from schemathesis.specs.openapi.checks import (
 )
 from tests.fakes.people import TOKEN, Served, a_board, a_recommendation, serving
 
-from trimtab.show.api_routes import Route
+from trimtab.model.people import Role
+from trimtab.show.api_routes import Route, Scope
 from trimtab.show.api_table import ROUTES
 from trimtab.show.openapi import openapi_document
 
@@ -36,15 +37,25 @@ CHECKS = [
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with serving(board=a_board(), web=tmp_path_factory.mktemp("web")) as running:
+    # Wrong tokens are tried by the hundred here: their bound has tests of its own.
+    bounds = {"failures_per_peer_per_minute": 10**6, "failures_per_minute": 10**6}
+    with serving(board=a_board(), web=tmp_path_factory.mktemp("web"), **bounds) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def webhook_token(served: Served) -> str:
+    given = served.door.passes.give_token(name="alertmanager", role=Role.WEBHOOK, lasts_seconds=None, by="operator")
+    return given[1]
 
 
 SCHEMA = schemathesis.openapi.from_dict(openapi_document(ROUTES))
 TAKES_INPUT = [route for route in ROUTES if route.query or route.body or "{id}" in route.path]
 
 
-def try_it(served: Served, route: Route, mode: GenerationMode) -> None:
+def try_it(served: Served, route: Route, mode: GenerationMode, webhook_token: str) -> None:
+    token = webhook_token if route.scope is Scope.WEBHOOK else TOKEN
+
     @settings(
         max_examples=25,
         deadline=None,
@@ -56,20 +67,20 @@ def try_it(served: Served, route: Route, mode: GenerationMode) -> None:
     @given(case=SCHEMA[route.path][route.method].as_strategy(generation_mode=mode))
     def one(case: schemathesis.Case) -> None:
         case.call_and_validate(
-            base_url=served.url, headers={"Authorization": f"Bearer {TOKEN}"}, checks=CHECKS, timeout=10
+            base_url=served.url, headers={"Authorization": f"Bearer {token}"}, checks=CHECKS, timeout=10
         )
 
     one()
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_what_the_document_allows_is_answered_as_it_promises(served: Served, route: Route) -> None:
-    try_it(served, route, GenerationMode.POSITIVE)
+def test_what_the_document_allows_is_answered_as_it_promises(served: Served, route: Route, webhook_token: str) -> None:
+    try_it(served, route, GenerationMode.POSITIVE, webhook_token)
 
 
 @pytest.mark.parametrize("route", TAKES_INPUT, ids=lambda route: f"{route.method} {route.path}")
-def test_what_the_document_forbids_is_refused(served: Served, route: Route) -> None:
-    try_it(served, route, GenerationMode.NEGATIVE)
+def test_what_the_document_forbids_is_refused(served: Served, route: Route, webhook_token: str) -> None:
+    try_it(served, route, GenerationMode.NEGATIVE, webhook_token)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,15 @@ import pytest
 import requests
 from tests.fakes.clock import FakeClock
 from tests.fakes.people import TOKEN, Served, a_board, serving
+from tests.fakes.register import FakeRegister
 
 from trimtab.errors import SettingsError
 from trimtab.model.command import CommandState
 from trimtab.show.api_routes import Scope
 from trimtab.show.api_table import ROUTES
-from trimtab.show.auth import SESSIONS_MAX, Door, client_file, cookie_name, operator_token, write_client_file
+from trimtab.show.auth import CSRF_HEADER, Door, Knock, cookie_name
+from trimtab.show.keys import client_file, operator_token, write_client_file
+from trimtab.show.passes import SESSIONS_MAX
 
 
 @pytest.fixture
@@ -43,6 +46,17 @@ def raw_get(served: Served, path: str, **headers: str) -> tuple[int, str]:
     return int(head.split()[1]), body.decode()
 
 
+def a_door(**changes: object) -> Door:
+    return Door(
+        **{"token": TOKEN, "clock": FakeClock(), "register": FakeRegister(), "audit": lambda line: None, **changes}
+    )  # type: ignore[arg-type]
+
+
+def own(served: Served, page: requests.Session) -> dict[str, str]:
+    """What our own page sends with each act."""
+    return {"Origin": served.url, CSRF_HEADER: page.get(served.url + "/api/v1/me", timeout=5).json()["csrf"]}
+
+
 @pytest.fixture
 def page(served: Served) -> Iterator[requests.Session]:
     """A browser that opened a link."""
@@ -55,8 +69,9 @@ def page(served: Served) -> Iterator[requests.Session]:
 def test_without_token_or_cookie_only_open_routes_answer(steady: Served, route: object) -> None:
     assert hasattr(route, "path")
     url = steady.url + route.path.replace("{id}", "11")
-    answer = requests.request(route.method, url, json={"reason": "x", "seconds": 5}, timeout=5)
-    if route.scope is Scope.OPEN:
+    body = {"token": "wrong"} if route.path.endswith("sign-in") else {"reason": "x", "seconds": 5}
+    answer = requests.request(route.method, url, json=body, timeout=5)
+    if route.scope is Scope.OPEN and route.method == "GET":
         assert answer.status_code == 200
     else:
         assert (answer.status_code, list(answer.json())) == (401, ["error"])
@@ -106,8 +121,8 @@ def test_the_cookie_reads_and_decides_from_the_page_alone(served: Served, page: 
     for origin in ("http://evil.example", f"{served.url}0", "null", "http://localhost"):
         answer = page.post(served.url + "/api/v1/pause", json=body, headers={"Origin": origin}, timeout=5)
         assert (answer.status_code, served.memory.paused) == (403, False)
-    own = page.post(served.url + "/api/v1/pause", json=body, headers={"Origin": served.url}, timeout=5)
-    assert (own.status_code, served.memory.paused) == (200, True)
+    answer = page.post(served.url + "/api/v1/pause", json=body, headers=own(served, page), timeout=5)
+    assert (answer.status_code, served.memory.paused) == (200, True)
     assert served.memory.lines[-1].who == "operator (page)"
 
 
@@ -122,12 +137,12 @@ def test_a_session_ends(served: Served, page: requests.Session) -> None:
 
 
 def test_new_links_need_the_token_not_the_cookie(served: Served, page: requests.Session) -> None:
-    refused = page.post(served.url + "/api/v1/links", json={}, headers={"Origin": served.url}, timeout=5)
+    refused = page.post(served.url + "/api/v1/links", json={}, headers=own(served, page), timeout=5)
     assert refused.status_code == 403
     made = served.post("/api/v1/links", {}, headers={"X-Trimtab-Who": "anna"}).json()["url"]
     assert made.startswith(served.url + "/open/")
     assert page.get(made, timeout=5).status_code == 200
-    answer = page.post(served.url + "/api/v1/pause", json={"reason": "x"}, headers={"Origin": served.url}, timeout=5)
+    answer = page.post(served.url + "/api/v1/pause", json={"reason": "x"}, headers=own(served, page), timeout=5)
     assert answer.status_code == 200
     assert served.memory.lines[-1].who == "operator:anna (page)"
 
@@ -176,28 +191,29 @@ def test_metrics_are_open_on_this_host_only_while_no_token_is_set(served: Served
 
 
 def test_metrics_off_loopback_need_a_token() -> None:
-    door = Door(token=TOKEN, clock=FakeClock(), listen_host="0.0.0.0")
-    assert not door.may_read_metrics(authorization=None, host="127.0.0.1", peer="127.0.0.1")
-    assert door.may_read_metrics(authorization=f"Bearer {TOKEN}", host="x", peer="10.0.0.7")
+    door = a_door(listen_host="0.0.0.0")
+    assert not door.may_read_metrics(Knock(peer="127.0.0.1"), host="127.0.0.1")
+    assert door.may_read_metrics(Knock(peer="10.0.0.7", authorization=f"Bearer {TOKEN}"), host="x")
 
 
 def test_on_a_wildcard_address_literal_addresses_are_ours_and_names_are_not() -> None:
-    door = Door(token=TOKEN, clock=FakeClock(), listen_host="0.0.0.0")
+    door = a_door(listen_host="0.0.0.0")
     assert door.is_host_known("10.0.0.7:9740")
     assert not door.is_host_known("evil.example:9740")
-    assert Door(token=TOKEN, clock=FakeClock(), listen_host="gpu-head").is_host_known("gpu-head:9740")
+    assert a_door(listen_host="gpu-head").is_host_known("gpu-head:9740")
 
 
 def test_sessions_are_bounded_and_the_oldest_goes() -> None:
-    door = Door(token=TOKEN, clock=FakeClock())
+    door = a_door()
     sessions = [door.redeem(door.new_link()) for _ in range(SESSIONS_MAX + 1)]
-    assert door.caller(authorization=None, session=sessions[0]) is None
-    assert door.caller(authorization=None, session=sessions[1]) is not None
+    assert door.caller(Knock(session=sessions[0])) is None
+    assert door.caller(Knock(session=sessions[1])) is not None
 
 
 def test_who_is_asking_cannot_break_the_audit_line() -> None:
-    door = Door(token=TOKEN, clock=FakeClock())
-    caller = door.caller(authorization=f"Bearer {TOKEN}", session=None, said_who="anna\n2026 bob approved" + "x" * 99)
+    door = a_door()
+    said = "anna\n2026 bob approved" + "x" * 99
+    caller = door.caller(Knock(authorization=f"Bearer {TOKEN}", said_who=said))
     assert caller is not None
     assert caller.who.startswith("operator:anna2026bobapproved")
     assert len(caller.who) <= len("operator:") + 64

@@ -16,7 +16,7 @@ import msgspec
 
 from trimtab.errors import ClientError
 from trimtab.outbound import OutboundError, session
-from trimtab.show.auth import client_file
+from trimtab.show.keys import client_file
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from trimtab.errors import ClientError
 from trimtab.model.board import Board, CommandRow
 from trimtab.model.command import CommandState
 from trimtab.outbound import OutboundError, session
-from trimtab.show.auth import client_file, write_client_file
+from trimtab.show.keys import client_file, write_client_file
 from trimtab.sim.writes import LASTING
 
 T = TypeVar("T")

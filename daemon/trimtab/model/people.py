@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 
@@ -25,3 +27,48 @@ class Role(StrEnum):
 
 
 _PEOPLE = (Role.VIEWER, Role.OPERATOR, Role.ADMIN)
+
+
+class SignedInBy(StrEnum):
+    """How it is known who somebody is."""
+
+    TOKEN = "token"
+    LINK = "link"
+    PROXY = "proxy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonToken:
+    """A token that was given to a person or a program; the secret itself is nowhere, `sha256` is all that is kept."""
+
+    id: int
+    name: str
+    role: Role
+    sha256: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+    def is_good(self, at: datetime) -> bool:
+        """Whether it opens anything at that moment."""
+        return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonSession:
+    """A browser that somebody signed in with; of its secret only `sha256` is kept."""
+
+    id: int
+    who: str
+    role: Role
+    sha256: str
+    by: SignedInBy
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime
+    token_id: int | None = None
+    """The token that opened it: revoked or run out, the session is over too."""
+    peer: str = ""
+    """The address that it was opened from."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from msgspec import field
+
 from trimtab.settings.shape import Count, Positive, Section
 
 
@@ -46,6 +50,20 @@ class PeopleSettings(Section, frozen=True, kw_only=True):
     """How long the page's cookie lasts: a shift."""
     metrics_token_file: str = ""
     """Bearer token for /metrics; empty = open on loopback only."""
+    sign_in_failures_per_peer_per_minute: Count = 10
+    """Wrong tokens and dead links from one address (IPv6: one /64); past it 429 with Retry-After."""
+    sign_in_failures_per_minute: Count = 300
+    """The same from all addresses together."""
+    proxy_peers: tuple[str, ...] = ()
+    """Addresses or networks of proxies that sign people in; the headers below are believed from these alone."""
+    proxy_user_header: str = "X-Forwarded-User"
+    """Who it is; the proxy must replace what a client sends under this name."""
+    proxy_groups_header: str = "X-Forwarded-Groups"
+    """Their groups, with commas between them; the proxy must replace it too."""
+    proxy_roles: dict[str, Literal["viewer", "operator", "admin"]] = field(default_factory=dict)
+    """Group = role, the highest counts; "*" is everybody whom a proxy signed in."""
+    proxy_secret_file: str = ""
+    """A secret that the proxy sends as X-Trimtab-Proxy-Secret: for proxies on hosts that others use too."""
 
 
 class StoreSettings(Section, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ and bounded; then the handler runs on a worker thread. Any no is `{"error": sent
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,14 @@ from trimtab.clock import Clock
 from trimtab.errors import LedgerConflict, StoreError, TrimtabError
 from trimtab.model.window import Window
 from trimtab.settings import DaemonSettings
+from trimtab.show.api_knock import SAFE_METHODS, authenticate, check_origin, keep_session, knock_of
 from trimtab.show.api_pages import page_routes
-from trimtab.show.api_routes import ApiError, Call, People, Route, Scope
+from trimtab.show.api_routes import ApiError, Call, People, Reply, Route, Scope
 from trimtab.show.api_scraped import scraped_routes
 from trimtab.show.api_table import ROUTES
 from trimtab.show.api_types import Check, Decisions, Memory
-from trimtab.show.auth import Caller, Door, cookie_name
+from trimtab.show.attempts import TooManyAttempts
+from trimtab.show.auth import Door, Knock
 from trimtab.show.board import BoardBox, Published
 from trimtab.show.discovery import Discovery
 from trimtab.show.openapi import openapi_document
@@ -106,44 +109,18 @@ def _web_route(people: People, route: Route) -> WebRoute:
 
 
 async def _call(people: People, route: Route, request: Request) -> Call:
-    caller = authenticate(people.door, route.scope, request)
+    caller = await run_in_threadpool(authenticate, people.door, route.scope, request)
+    if route.scope is Scope.OPEN and request.method not in SAFE_METHODS and "origin" in request.headers:
+        check_origin(people.door, replace(caller, has_token=True), request)
     return Call(
         caller=caller,
+        knock=knock_of(request),
         base_url=f"{request.url.scheme}://{request.headers.get('host', '')}",
         now=people.clock.now(),
         id=request.path_params.get("id", 0),
         query=_query(route, request) if route.query else None,
         body=await _body(route, request) if route.body else None,
     )
-
-
-def authenticate(door: Door, scope: Scope, request: Request) -> Caller:
-    """Who calls, or ApiError 401 or 403; a POST must come from our own page or carry the token."""
-    if scope is Scope.OPEN:
-        return Caller(who="anybody", has_token=False)
-    headers = request.headers
-    caller = door.caller(
-        authorization=headers.get("authorization"),
-        session=request.cookies.get(cookie_name(headers.get("host"))),
-        said_who=headers.get("x-trimtab-who"),
-    )
-    if caller is None:
-        raise ApiError(401, "Sign in: open a link from `trimtab link`, or send the operator's token as Bearer.")
-    needed = scope.needed
-    if needed is not None and (caller.role is None or not caller.role.covers(needed)):
-        has = f"{caller.who} has the role {caller.role}" if caller.role else f"{caller.who} has none"
-        raise ApiError(403, f"This needs the role {needed}; {has}. Nothing was done.")
-    if request.method == "POST":
-        _check_origin(door, caller, request)
-    return caller
-
-
-def _check_origin(door: Door, caller: Caller, request: Request) -> None:
-    origin = request.headers.get("origin")
-    if caller.has_token and origin is None:
-        return
-    if not door.is_same_origin(origin=origin, host=request.headers.get("host")):
-        raise ApiError(403, "The request comes from another page than ours (Origin does not match); nothing was done.")
 
 
 def _query(route: Route, request: Request) -> Any:  # noqa: ANN401 - the route's own query type
@@ -171,6 +148,10 @@ async def _body(route: Route, request: Request) -> Any:  # noqa: ANN401 - the ro
 
 
 def _answer(people: People, request: Request, result: object) -> Response:
+    if isinstance(result, Reply):
+        answer = Response(msgspec.json.encode(result.value), media_type="application/json")
+        keep_session(answer, result.session, door=people.door, request=request)
+        return answer
     latest = people.box.latest()
     if latest is not None and result is latest.board:
         return _board_answer(request, latest)
@@ -207,6 +188,8 @@ async def _on_no(_: Request, error: Exception) -> Response:
     if isinstance(error, ApiError):
         headers = {"WWW-Authenticate": 'Bearer realm="trimtab"'} if error.status == 401 else None
         return _problem(error.status, str(error), headers)
+    if isinstance(error, TooManyAttempts):
+        return _problem(429, str(error), {"Retry-After": str(error.retry_after_seconds)})
     is_out_of_reach = isinstance(error, StoreError) and not isinstance(error, LedgerConflict)
     return _problem(503 if is_out_of_reach else 409, str(error))
 
@@ -256,14 +239,22 @@ class _KnownHost:
         self._door = door
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_fine(Request(scope)):
+        if scope["type"] == "http" and not await self._is_fine(Request(scope)):
             sentence = "This name is not one of mine (Host). Use the address that I printed, or set people.public_url."
             await _problem(403, sentence)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _is_fine(self, request: Request) -> bool:
-        if request.url.path == "/healthz":
+    async def _is_fine(self, request: Request) -> bool:
+        if request.url.path == "/healthz" or self._door.is_host_known(request.headers.get("host")):
             return True
-        headers = request.headers
-        return self._door.is_host_known(headers.get("host")) or self._door.is_token(headers.get("authorization"))
+        if "authorization" not in request.headers:
+            return False
+        return await run_in_threadpool(self._has_token, knock_of(request))
+
+    def _has_token(self, knock: Knock) -> bool:
+        try:
+            caller = self._door.caller(knock)
+        except TrimtabError:
+            return False
+        return caller is not None and caller.has_token

@@ -7,7 +7,6 @@ from datetime import timedelta
 from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.board import Board, CommandRow, GpuHistory
 from trimtab.model.command import Command
-from trimtab.model.people import Role
 from trimtab.show.api_routes import ApiError, Call, People
 from trimtab.show.api_types import (
     ID_MAX,
@@ -16,7 +15,6 @@ from trimtab.show.api_types import (
     Doctor,
     Findings,
     Health,
-    Link,
     Paused,
     Recommendations,
     ReleaseAsked,
@@ -160,15 +158,6 @@ def audit(people: People, call: Call) -> Audit:
 def doctor(people: People, call: Call) -> Doctor:  # noqa: ARG001 - one shape for all handlers
     """Whether the daemon itself is well."""
     return Doctor(checks=people.checks())
-
-
-def link(people: People, call: Call) -> Link:
-    """A page address that works once, for a session with the caller's role, an operator's at most."""
-    if not call.caller.has_token:
-        raise ApiError(403, "A new link needs a token (trimtab link); the page's session does not do.")
-    role = Role.VIEWER if call.caller.role is Role.VIEWER else Role.OPERATOR
-    base = people.door.public_url or call.base_url
-    return Link(url=f"{base}/open/{people.door.new_link(who=call.caller.who, role=role)}")
 
 
 def _command(people: People, call: Call) -> Command:

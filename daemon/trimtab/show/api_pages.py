@@ -8,13 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route as WebRoute
 
+from trimtab.show.api_knock import SIGN_IN, is_welcome, keep_session, knock_of
 from trimtab.show.api_routes import ApiError, People
-from trimtab.show.auth import cookie_name
 from trimtab.show.deltas import Deltas, changes
 from trimtab.show.stream import STREAMS_MAX, board_events
 
@@ -93,13 +94,13 @@ class _Pages:
         return Response(self._document, media_type="application/json")
 
     async def events(self, request: Request) -> Response:
-        return _events(self._people, request)
+        return await _events(self._people, request)
 
     async def stream(self, request: Request) -> Response:
-        return _stream(self._people, self._deltas, request)
+        return await _stream(self._people, self._deltas, request)
 
     async def sign_in(self, request: Request) -> Response:
-        return _sign_in(self._people, request)
+        return await run_in_threadpool(_sign_in, self._people, request)
 
 
 def _without_head(route: WebRoute) -> WebRoute:
@@ -136,16 +137,16 @@ def _serve(file: _File, request: Request) -> Response:
     return Response(file.body, headers=headers)
 
 
-def _events(people: People, request: Request) -> Response:
-    is_welcome = _welcome(people, request)
-    stream = board_events(people.box, is_welcome=is_welcome, heartbeat_seconds=people.heartbeat_seconds)
+async def _events(people: People, request: Request) -> Response:
+    may_read = await run_in_threadpool(_welcome, people, request)
+    stream = board_events(people.box, is_welcome=may_read, heartbeat_seconds=people.heartbeat_seconds)
     # A proxy that buffers would hold the events back.
     return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-def _stream(people: People, deltas: Deltas, request: Request) -> Response:
+async def _stream(people: People, deltas: Deltas, request: Request) -> Response:
     """Columns and changes for the page, from `since` (or Last-Event-ID) on; compressed where the reader takes it."""
-    is_welcome = _welcome(people, request)
+    may_read = await run_in_threadpool(_welcome, people, request)
     is_gzip = "gzip" in request.headers.get("accept-encoding", "")
     since = deltas.since(request.headers.get("last-event-id") or request.query_params.get("since"))
     stream = changes(
@@ -153,7 +154,7 @@ def _stream(people: People, deltas: Deltas, request: Request) -> Response:
         people.box,
         since=since,
         is_gzip=is_gzip,
-        is_welcome=is_welcome,
+        is_welcome=may_read,
         heartbeat_seconds=people.heartbeat_seconds,
     )
     headers = {"X-Accel-Buffering": "no", "Vary": "Accept-Encoding"}
@@ -164,35 +165,22 @@ def _stream(people: People, deltas: Deltas, request: Request) -> Response:
 
 def _welcome(people: People, request: Request) -> Callable[[], bool]:
     """Whether this reader may still read; ApiError where it may not begin."""
-    headers = request.headers
-    session = request.cookies.get(cookie_name(headers.get("host")))
-
-    def is_welcome() -> bool:
-        return people.door.caller(authorization=headers.get("authorization"), session=session) is not None
-
-    if not is_welcome():
-        raise ApiError(401, "Sign in: open a link from `trimtab link`, or send the operator's token as Bearer.")
+    knock = knock_of(request)
+    if not is_welcome(people.door, knock):
+        raise ApiError(401, SIGN_IN)
     if people.box.readers >= STREAMS_MAX:
         raise ApiError(503, f"{STREAMS_MAX} streams are open already. Close a page, or read /api/v1/board instead.")
-    return is_welcome
+    return lambda: is_welcome(people.door, knock)
 
 
 def _sign_in(people: People, request: Request) -> Response:
-    session = people.door.redeem(request.path_params["secret"])
+    peer = people.door.peer(knock_of(request))
+    session = people.door.redeem(request.path_params["secret"], peer=peer)
     if session is None:
         return PlainTextResponse(
             "This link has been used already or is older than ten minutes. Make a new one: trimtab link\n",
             status_code=403,
         )
     answer = RedirectResponse("/", status_code=303)
-    is_tls = request.url.scheme == "https" or people.door.public_url.startswith("https://")
-    answer.set_cookie(
-        cookie_name(request.headers.get("host")),
-        session,
-        max_age=int(people.door.session_seconds),
-        path="/",
-        secure=is_tls,
-        httponly=True,
-        samesite="strict",
-    )
+    keep_session(answer, session, door=people.door, request=request)
     return answer

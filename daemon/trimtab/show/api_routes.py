@@ -16,7 +16,7 @@ from trimtab.model.command import Mode
 from trimtab.model.people import Role
 from trimtab.model.window import Window
 from trimtab.show.api_types import Check, Decisions, Memory
-from trimtab.show.auth import Caller, Door
+from trimtab.show.auth import Caller, Door, Knock
 from trimtab.show.board import BoardBox
 
 
@@ -75,11 +75,20 @@ class Call:
     """One request, authenticated and decoded."""
 
     caller: Caller
+    knock: Knock
     base_url: str
     now: datetime
     id: int = 0
     query: Any = None
     body: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """An answer that also gives the browser a session, or takes it away (empty)."""
+
+    value: object
+    session: str
 
 
 Handler = Callable[[People, Call], object]

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as WebRoute
 
+from trimtab.show.api_knock import knock_of
 from trimtab.show.api_routes import ApiError
 from trimtab.show.auth import Door
 from trimtab.show.discovery import Discovery
@@ -23,7 +24,7 @@ def scraped_routes(
     """The two routes."""
 
     async def metrics(request: Request) -> Response:
-        _check_reader(door, peers, request)
+        await run_in_threadpool(_check_reader, door, peers, request)
         body, content_type = await run_in_threadpool(exposition, request.headers.get("accept", ""))
         headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
         packed = await run_in_threadpool(zipped, body, request.headers.get("accept-encoding", ""))
@@ -32,7 +33,7 @@ def scraped_routes(
         return Response(body, headers=headers)
 
     async def targets(request: Request) -> Response:
-        _check_reader(door, peers, request)
+        await run_in_threadpool(_check_reader, door, peers, request)
         found = await run_in_threadpool(discovery)
         return Response(msgspec.json.encode(found.targets), media_type="application/json")
 
@@ -40,14 +41,13 @@ def scraped_routes(
 
 
 def _check_reader(door: Door, peers: Peers, request: Request) -> None:
-    """The metrics token or the operator's, a peer on the list, or this host where no token is set."""
-    headers = request.headers
+    """The metrics token or a person's, a peer on the list, or this host where no token is set."""
+    headers, knock = request.headers, knock_of(request)
     # Behind a proxy every caller looks local; what a proxy adds to the request tells.
     is_forwarded = "forwarded" in headers or "x-forwarded-for" in headers
-    peer = request.client.host if request.client and not is_forwarded else None
-    if peer is not None and peer in peers:
+    if not is_forwarded and knock.peer in peers:
         return
-    if not door.may_read_metrics(authorization=headers.get("authorization"), host=headers.get("host"), peer=peer):
+    if not door.may_read_metrics(knock, host=headers.get("host")):
         raise ApiError(
             401,
             "Send the metrics token as Bearer, or have your address put into [metrics] allow_from; "

@@ -6,12 +6,15 @@ from trimtab.model.advice import OpenFinding
 from trimtab.model.board import Board, CommandRow, GpuHistory
 from trimtab.show import api_fleet as fleet
 from trimtab.show import api_handlers as does
+from trimtab.show import api_people as who
 from trimtab.show import api_types as types
+from trimtab.show import api_types_people as people
 from trimtab.show.api_routes import Route, Scope
 
 _READ = Scope.VIEWER
 _ACT = Scope.OPERATOR
 _DECIDE = ("decisions",)
+_PEOPLE = ("people",)
 
 # fmt: off
 ROUTES: tuple[Route, ...] = (
@@ -62,8 +65,28 @@ ROUTES: tuple[Route, ...] = (
           scope=_READ, errors=(422, 503), tags=("history",), summary="Who did what, why"),
     Route(method="GET", path="/api/v1/doctor", handler=does.doctor, response=types.Doctor, scope=_READ,
           tags=("daemon",), summary="Whether the daemon itself is well, each failure with its fix"),
-    Route(method="POST", path="/api/v1/links", handler=does.link, response=types.Link, body=types.Nothing,
-          scope=_READ, errors=(400, 413, 415, 422), tags=("daemon",),
-          summary="A page address that works once, within ten minutes"),
+    Route(method="POST", path="/api/v1/links", handler=who.link, response=types.Link, body=people.AskLink,
+          scope=_READ, errors=(400, 413, 415, 422), tags=_PEOPLE,
+          summary="A page address that works once, within ten minutes; for callers with a token"),
+    Route(method="GET", path="/api/v1/me", handler=who.me, response=people.Me, scope=_READ, tags=_PEOPLE,
+          summary="Who is signed in, what they may do, and what the page sends along with each act"),
+    Route(method="POST", path="/api/v1/sign-in", handler=who.sign_in, response=people.Me, body=people.SignIn,
+          scope=Scope.OPEN, errors=(400, 401, 413, 415, 422, 503), tags=_PEOPLE,
+          summary="Give a token, get the page's session as a cookie"),
+    Route(method="POST", path="/api/v1/sign-out", handler=who.sign_out, response=people.Ended, body=types.Nothing,
+          scope=_READ, errors=(400, 409, 413, 415, 422, 503), tags=_PEOPLE, summary="End the session that asks"),
+    Route(method="GET", path="/api/v1/tokens", handler=who.tokens, response=people.Tokens, scope=Scope.ADMIN,
+          errors=(503,), tags=_PEOPLE, summary="All tokens that were ever given, without their secrets"),
+    Route(method="POST", path="/api/v1/tokens", handler=who.give_token, response=people.TokenGiven,
+          body=people.GiveToken, scope=Scope.ADMIN, errors=(400, 409, 413, 415, 422, 503), tags=_PEOPLE,
+          summary="Give a person or a program a token; its secret is told this once"),
+    Route(method="POST", path="/api/v1/tokens/{id}/revoke", handler=who.revoke_token, response=people.Ended,
+          body=people.Revoke, scope=Scope.ADMIN, errors=(400, 404, 413, 415, 422, 503), tags=_PEOPLE,
+          summary="Let a token open nothing any more; its sessions are over at once"),
+    Route(method="GET", path="/api/v1/sessions", handler=who.sessions, response=people.Sessions, scope=_READ,
+          errors=(503,), tags=_PEOPLE, summary="Who is signed in: an admin sees all, others their own"),
+    Route(method="POST", path="/api/v1/sessions/{id}/end", handler=who.end_session, response=people.Ended,
+          body=types.Nothing, scope=_READ, errors=(400, 404, 413, 415, 422, 503), tags=_PEOPLE,
+          summary="End a session: one's own, or as admin anybody's"),
 )
 # fmt: on

@@ -1,6 +1,6 @@
-"""Who may come in: the operator's token, one-time links, page sessions, and the Host and Origin checks.
+"""Who may come in: tokens, listed proxies, sessions, one-time links, and the Host and Origin checks.
 
-Knows nothing of HTTP libraries: headers come in as plain values. Used by the API, the daemon's root and the verbs.
+Knows nothing of HTTP libraries: headers come in as plain values. Used by the API and the daemon's root.
 """
 
 from __future__ import annotations
@@ -8,114 +8,236 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
-import os
 import re
-import secrets
-import stat
-import threading
-from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from trimtab.clock import Clock
-from trimtab.errors import SettingsError
-from trimtab.model.people import Role
+from trimtab.model.command import AuditLine
+from trimtab.model.people import PersonSession, Role, SignedInBy
+from trimtab.show.attempts import Attempts, TooManyAttempts
+from trimtab.show.passes import Passes, Register, digest
+from trimtab.show.proxied import Forged, Proxies
+from trimtab.show.refusals import Refusals
 
-LINK_SECONDS = 600.0
-"""A one-time link that nobody opened is dead after this long."""
-
-LINKS_MAX = 64
-SESSIONS_MAX = 512
-"""More of either: the oldest goes."""
-
-_TOKEN_BYTES = 32
 _WHO = re.compile(r"[^\w.@-]+")
+CSRF_HEADER = "X-Trimtab-CSRF"
+"""What a page sends along with each act: the token that GET /api/v1/me told it."""
+
+Headers = Callable[[str], Sequence[str]]
+"""All values of a header, as they came."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks: as audited, what they may do, and whether they came with a token (else with the page's cookie)."""
+    """Who asks: as audited, what they may do, and whether they came with a token of their own.
+
+    Whoever comes without one (the page's cookie, a proxy's word) must prove for each act that it is the page that asks:
+    `csrf` is what they prove it with.
+    """
 
     who: str
     has_token: bool
     role: Role | None = None
+    by: SignedInBy = SignedInBy.TOKEN
+    csrf: str = ""
+    session: PersonSession | None = None
+    token_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Grant:
-    """What a link or a session stands for, and until when (monotonic)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knock:
+    """What of a request says who it is from; `peer` is the other end of the connection, never a header's word."""
 
-    who: str
-    role: Role
-    until_seconds: float
+    peer: str = ""
+    authorization: str | None = None
+    session: str | None = None
+    said_who: str | None = None
+    headers: Headers = lambda _: ()
 
 
 class Door:
-    """Knows the token, links and sessions. Links and sessions are in memory: a restart ends them all."""
+    """Knows who comes in, by token, listed proxy or session, and what is refused; each no is told to the audit."""
 
     def __init__(
         self,
         *,
         token: str,
         clock: Clock,
+        register: Register,
+        audit: Callable[[AuditLine], None],
+        audit_clock: Clock | None = None,
         listen_host: str = "127.0.0.1",
         public_url: str = "",
         session_seconds: float = 12 * 3600.0,
         metrics_token: str | None = None,
+        proxies: Proxies | None = None,
+        failures_per_peer_per_minute: int = 10,
+        failures_per_minute: int = 300,
     ) -> None:
         """`clock` must be a real one: a simulated clock would end links and sessions early."""
-        self.session_seconds = session_seconds
         self.public_url = public_url.rstrip("/")
-        self._token = _digest(token)
-        self._metrics_token = _digest(metrics_token) if metrics_token else None
-        self._clock = clock
+        self.passes = Passes(register=register, clock=clock, audit_clock=audit_clock, session_seconds=session_seconds)
+        self.proxies = proxies or Proxies()
+        self._attempts = Attempts(
+            clock=clock, per_peer_per_minute=failures_per_peer_per_minute, per_minute=failures_per_minute
+        )
+        stamp = audit_clock or clock
+        self.refusals = Refusals(
+            clock=clock, write=lambda who, what, why: audit(AuditLine(at=stamp.now(), who=who, what=what, why=why))
+        )
+        self._token = digest(token)
+        # Bound to the operator's token, so that pages that are open go on working over a restart.
+        self._csrf_key = hashlib.sha256(b"csrf:" + token.encode()).digest()
+        self._metrics_token = digest(metrics_token) if metrics_token else None
         self._listen_host = listen_host.strip("[]").lower()
         self._public_host = (urlsplit(self.public_url).hostname or "").lower()
-        self._lock = threading.Lock()
-        self._links: OrderedDict[bytes, _Grant] = OrderedDict()
-        self._sessions: OrderedDict[bytes, _Grant] = OrderedDict()
+
+    # --- signing in and out
+
+    @property
+    def session_seconds(self) -> float:
+        """How long a session lasts."""
+        return self.passes.session_seconds
 
     def new_link(self, *, who: str = "operator", role: Role = Role.OPERATOR) -> str:
         """A secret that opens the page once, within ten minutes, as `who`; used at `/open/{secret}`."""
-        return self._grant(self._links, who, role, LINK_SECONDS, LINKS_MAX)
+        return self.passes.new_link(who=who, role=role)
 
-    def redeem(self, secret: str) -> str | None:
-        """A session for a link's secret, which is used up by it; None when it is unknown, used or too old."""
-        with self._lock:
-            grant = self._links.pop(_digest(secret), None)
-        if grant is None or grant.until_seconds <= self._clock.monotonic_seconds():
+    def redeem(self, secret: str, *, peer: str = "") -> str | None:
+        """A session for a link's secret, which is used up by it; None when it is unknown. Raises TooManyAttempts."""
+        self._begin(peer)
+        link = self.passes.use_link(secret)
+        if link is None:
+            self._failed(peer, "a link that is unknown, used or too old")
             return None
-        return self._grant(self._sessions, grant.who, grant.role, self.session_seconds, SESSIONS_MAX)
+        self._attempts.was_right(peer)
+        return self.passes.open_session(who=link.who, role=link.role, by=SignedInBy.LINK, peer=peer)[1]
 
-    def caller(self, *, authorization: str | None, session: str | None, said_who: str | None = None) -> Caller | None:
-        """Who the request is from; None when neither token nor session is good.
+    def sign_in(self, token: str, *, peer: str = "", former: str | None = None) -> tuple[Caller, str] | None:
+        """Who a token is of, and a session for them; None when it is wrong. Raises TooManyAttempts.
 
-        `said_who` is the name that a verb gives for the audit line; it is a claim by whoever holds the token.
+        `former` is the session that the browser still had: it ends.
         """
-        if self.is_token(authorization):
+        self._begin(peer)
+        caller = self._person(token.strip(), said_who=None)
+        if caller is None or caller.role in (None, Role.WEBHOOK):
+            self._failed(peer, "a token that is wrong, revoked or run out" if caller is None else "a webhook's token")
+            return None
+        self._attempts.was_right(peer)
+        if former is not None:
+            self.sign_out(former)
+        role = caller.role or Role.VIEWER
+        session, secret = self.passes.open_session(
+            who=caller.who, role=role, by=SignedInBy.TOKEN, token_id=caller.token_id, peer=peer
+        )
+        return self._of_session(session), secret
+
+    def sign_out(self, secret: str) -> bool:
+        """End a session; False where it was none."""
+        session = self.passes.session(secret)
+        return session is not None and self.passes.end_session(session.id, by=session.who, what="signed out")
+
+    # --- who asks
+
+    def caller(self, knock: Knock) -> Caller | None:
+        """Who the request is from; None when nothing that it brings is good. Raises TooManyAttempts.
+
+        `said_who` is the name that a verb gives for the audit line: a claim by whoever holds the operator's token.
+        """
+        if bearer := _bearer(knock.authorization):
+            return self._by_token(bearer, knock)
+        return self._by_proxy(knock) or self._by_session(knock.session)
+
+    def is_operators_token(self, authorization: str | None) -> bool:
+        """Whether the Authorization header carries the operator's own token; constant time."""
+        return hmac.compare_digest(digest(_bearer(authorization)), self._token)
+
+    def is_page(self, caller: Caller, csrf: str | None) -> bool:
+        """Whether the act of a caller without a token comes with what only our page knows; constant time."""
+        return bool(caller.csrf) and hmac.compare_digest(caller.csrf.encode(), (csrf or "").encode())
+
+    def may_read_metrics(self, knock: Knock, *, host: str | None) -> bool:
+        """/metrics: with its own token, a person's, or without any on loopback where none is set."""
+        bearer = _bearer(knock.authorization)
+        if self._metrics_token and hmac.compare_digest(digest(bearer), self._metrics_token):
+            return True
+        if bearer:
+            caller = self._by_token(bearer, knock)
+            if caller is not None and caller.role is not None and caller.role.covers(Role.VIEWER):
+                return True
+        # Behind a proxy every caller looks local; what a proxy adds to the request tells.
+        is_forwarded = any(knock.headers(name) for name in ("Forwarded", "X-Forwarded-For"))
+        is_near = not is_forwarded and _is_loopback(knock.peer) and _is_loopback(self._listen_host)
+        return self._metrics_token is None and is_near and _is_loopback(_host_name(host))
+
+    def _by_token(self, secret: str, knock: Knock) -> Caller | None:
+        """Known tokens are not held up by a neighbour's wrong ones; an unknown one is looked at only so often."""
+        if hmac.compare_digest(digest(secret), self._token) or self.passes.is_known_token(secret):
+            found = self._person(secret, said_who=knock.said_who)
+            if found is not None:
+                return found
+        peer = self.peer(knock)
+        self._begin(peer)
+        found = self._person(secret, said_who=knock.said_who)
+        if found is None:
+            self._failed(peer, "a token that is wrong, revoked or run out")
+            return None
+        self._attempts.was_right(peer)
+        return found
+
+    def _person(self, secret: str, *, said_who: str | None) -> Caller | None:
+        if hmac.compare_digest(digest(secret), self._token):
             name = _WHO.sub("", said_who or "")[:64]
             return Caller(who=f"operator:{name}" if name else "operator", has_token=True, role=Role.ADMIN)
-        if session is None:
-            return None
-        with self._lock:
-            grant = self._sessions.get(_digest(session))
-        if grant is None or grant.until_seconds <= self._clock.monotonic_seconds():
-            return None
-        return Caller(who=f"{grant.who} (page)", has_token=False, role=grant.role)
+        token = self.passes.token(secret)
+        return None if token is None else Caller(who=token.name, has_token=True, role=token.role, token_id=token.id)
 
-    def is_token(self, authorization: str | None) -> bool:
-        """Whether the Authorization header carries the operator's token; constant time."""
-        return hmac.compare_digest(_digest(_bearer(authorization)), self._token)
+    def _by_proxy(self, knock: Knock) -> Caller | None:
+        found = self.proxies.who(knock.peer, knock.headers)
+        if isinstance(found, Forged):
+            self.refusals.tell(who=f"peer {knock.peer}", what="ignored a proxy's headers", why=found.why)
+            return None
+        if found is None:
+            return None
+        who = f"{found.name} (proxy)"
+        csrf = self._csrf(f"proxy:{found.name}")
+        return Caller(who=who, has_token=False, role=found.role, by=SignedInBy.PROXY, csrf=csrf)
 
-    def may_read_metrics(self, *, authorization: str | None, host: str | None, peer: str | None) -> bool:
-        """/metrics: with its own token, the operator's, or without any on loopback where none is set."""
-        if self._metrics_token and hmac.compare_digest(_digest(_bearer(authorization)), self._metrics_token):
-            return True
-        if self.is_token(authorization):
-            return True
-        is_local = _is_loopback(_host_name(host)) and _is_loopback(peer or "") and _is_loopback(self._listen_host)
-        return self._metrics_token is None and is_local
+    def _by_session(self, secret: str | None) -> Caller | None:
+        session = self.passes.session(secret) if secret else None
+        return None if session is None else self._of_session(session)
+
+    def _of_session(self, session: PersonSession) -> Caller:
+        return Caller(
+            who=f"{session.who} (page)",
+            has_token=False,
+            role=session.role,
+            by=session.by,
+            csrf=self._csrf(f"session:{session.sha256}"),
+            session=session,
+            token_id=session.token_id,
+        )
+
+    def _csrf(self, about: str) -> str:
+        return hmac.new(self._csrf_key, about.encode(), hashlib.sha256).hexdigest()
+
+    def peer(self, knock: Knock) -> str:
+        """Whose attempts count: the peer, or where that is a listed proxy, whom it speaks for."""
+        return self.proxies.client(knock.peer, knock.headers)
+
+    def _begin(self, peer: str) -> None:
+        try:
+            self._attempts.begin(peer)
+        except TooManyAttempts as error:
+            self.refusals.tell(who=f"peer {peer}", what="held up sign-ins", why=str(error))
+            raise
+
+    def _failed(self, peer: str, what_came: str) -> None:
+        self.refusals.tell(who=f"peer {peer}", what="refused to sign in", why=what_came)
+
+    # --- where the request comes from
 
     def is_host_known(self, host: str | None) -> bool:
         """Whether the Host header names us: a page that rebinds its own name to our address ends here."""
@@ -133,72 +255,11 @@ class Door:
             return True
         return urlsplit(origin).netloc.lower() == (host or "").lower()
 
-    def _grant(self, table: OrderedDict[bytes, _Grant], who: str, role: Role, seconds: float, most: int) -> str:
-        secret = secrets.token_urlsafe(_TOKEN_BYTES)
-        now = self._clock.monotonic_seconds()
-        with self._lock:
-            for key in [key for key, grant in table.items() if grant.until_seconds <= now]:
-                del table[key]
-            while len(table) >= most:
-                table.popitem(last=False)
-            table[_digest(secret)] = _Grant(who, role, now + seconds)
-        return secret
-
 
 def cookie_name(host: str | None) -> str:
     """The session cookie's name: with the port, since browsers share cookies between the ports of one host."""
     port = (host or "").rpartition(":")[2]
     return f"trimtab_session_{port}" if port.isdigit() else "trimtab_session"
-
-
-def operator_token(path: Path) -> str:
-    """The operator's token; made at the first start (0600). Raises SettingsError when others can read the file."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return _read_secret(path)
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot write the operator's token: {error.strerror}.") from error
-    token = secrets.token_urlsafe(_TOKEN_BYTES)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(token + "\n")
-    return token
-
-
-def _read_secret(path: Path) -> str:
-    try:
-        mode = path.stat().st_mode
-        token = path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot read the operator's token: {error}") from error
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise SettingsError(f"{path} can be read by others. Run: chmod 600 {path}")
-    if len(token) < 32:
-        raise SettingsError(f"{path} holds no token. Delete it, and the daemon makes a new one at its next start.")
-    return token
-
-
-def client_file() -> Path:
-    """Where the verbs find the daemon's address and token: `${XDG_STATE_HOME:-~/.local/state}/trimtab/client.toml`."""
-    home = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
-    return Path(home) / "trimtab" / "client.toml"
-
-
-def write_client_file(path: Path, *, url: str, token: str) -> None:
-    """Leave address and token for the verbs (0600, replaced as a whole). Raises SettingsError."""
-    part = path.with_name(f"{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(f'url = "{url}"\ntoken = "{token}"\n')
-        part.replace(path)
-    except OSError as error:
-        raise SettingsError(f"{path}: cannot leave the address for the verbs: {error.strerror}.") from error
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode(errors="replace")).digest()
 
 
 def _bearer(authorization: str | None) -> str:

@@ -126,7 +126,7 @@ async def changes(
             yield part
         yield packer.put(Piece(b"retry: 2000\n\n"))
         sent = since
-        while not box.is_closed and is_welcome():
+        while not box.is_closed and await run_in_threadpool(is_welcome):
             changed.clear()
             published = box.latest()
             if published is not None and published.sequence != sent:

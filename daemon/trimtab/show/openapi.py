@@ -66,7 +66,10 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _problems(route: Route) -> dict[str, Any]:
-    statuses = {*route.errors, 403, *(() if route.scope is Scope.OPEN else (401,))}
+    # 429: too many wrong tokens came from where the request comes from.
+    statuses = {*route.errors, 403, *((401, 429, 503) if route.scope is not Scope.OPEN else ())}
+    if route.method != "GET":
+        statuses.add(429)
     return {
         str(status): {"description": HTTPStatus(status).phrase, "content": _json(Problem)}
         for status in sorted(statuses)

@@ -36,7 +36,7 @@ async def board_events(
     try:
         sent = 0
         yield b"retry: 2000\n\n"
-        while not box.is_closed and is_welcome():
+        while not box.is_closed and await run_in_threadpool(is_welcome):
             changed.clear()
             published = box.latest()
             if published is not None and published.sequence != sent:

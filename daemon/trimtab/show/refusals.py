@@ -1,0 +1,85 @@
+"""Audit lines about what was refused: the first at once, then one a minute with how many there were.
+
+The audit is append-only, and whoever is outside must not be able to fill it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from trimtab.clock import Clock
+from trimtab.errors import StoreError
+
+QUIET_SECONDS = 60.0
+"""Between two lines about the same."""
+LINES_PER_MINUTE_MAX = 60
+"""Of all refusals together; what is past it is counted into later lines."""
+KINDS_MAX = 1024
+
+log = structlog.get_logger()
+
+Write = Callable[[str, str, str], None]
+"""Writes one audit line: who, what, why."""
+
+
+@dataclass(slots=True)
+class _Kind:
+    told_at_seconds: float
+    untold: int = 0
+
+
+class Refusals:
+    """Tells the audit of refusals, bounded."""
+
+    def __init__(self, *, clock: Clock, write: Write) -> None:
+        """`write` may raise StoreError: a refusal stands although its line could not be kept."""
+        self._clock = clock
+        self._write = write
+        self._lock = threading.Lock()
+        self._kinds: OrderedDict[tuple[str, str], _Kind] = OrderedDict()
+        self._minute_began_seconds = clock.monotonic_seconds()
+        self._lines_this_minute = 0
+
+    def tell(self, *, who: str, what: str, why: str) -> None:
+        """Note one refusal."""
+        untold = self._may_tell((who, what))
+        if untold is None:
+            return
+        more = f" ({untold} more like it since the last line)" if untold else ""
+        log.warning("refused", who=who, what=what, why=why, more_since=untold)
+        try:
+            self._write(who, what, why + more)
+        except StoreError as error:
+            log.warning("the audit line of a refusal could not be kept", who=who, what=what, error=str(error))
+
+    def _may_tell(self, key: tuple[str, str]) -> int | None:
+        """How many were not told since the last line of this kind; None while it is quiet."""
+        now = self._clock.monotonic_seconds()
+        with self._lock:
+            if now - self._minute_began_seconds >= 60.0:
+                self._minute_began_seconds, self._lines_this_minute = now, 0
+            kind = self._kinds.get(key)
+            is_quiet = kind is not None and now - kind.told_at_seconds < QUIET_SECONDS
+            if is_quiet or self._lines_this_minute >= LINES_PER_MINUTE_MAX:
+                self._count(key, kind, now)
+                return None
+            self._lines_this_minute += 1
+            self._kinds[key] = _Kind(told_at_seconds=now)
+            self._kinds.move_to_end(key)
+            self._bound()
+            return kind.untold if kind is not None else 0
+
+    def _count(self, key: tuple[str, str], kind: _Kind | None, now: float) -> None:
+        if kind is None:
+            kind = self._kinds[key] = _Kind(told_at_seconds=now - QUIET_SECONDS)
+            self._bound()
+        kind.untold += 1
+
+    def _bound(self) -> None:
+        while len(self._kinds) > KINDS_MAX:
+            self._kinds.popitem(last=False)
