@@ -24,7 +24,7 @@ from trimtab.loop import Beat
 from trimtab.model.advice import FindingState, OpenFinding, Subject
 from trimtab.model.board import ReleaseRow
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Plan, Refusal
+from trimtab.model.command import Budget, Plan, Refusal
 from trimtab.model.devices import NodeDevices, devices_of
 from trimtab.model.reading import Delivery
 from trimtab.model.standing import StandingKind
@@ -89,6 +89,7 @@ class Central:
         self.counts = Counts()
         self.window: Window | None = None
         self.snapshot: ClusterSnapshot | None = None
+        self.budget: Budget | None = None
         self.beats: tuple[Beat, ...] = ()
         """What runs the beats, for their last sentences; given by whoever made them."""
         self._publishing = threading.Lock()
@@ -172,7 +173,7 @@ class Central:
             raise
         self.snapshot, self._doubt = snapshot, ""
         now = parts.clock.now()
-        budget = budget_left(parts.history, parts.settings.plan, snapshot, now)
+        budget = self.budget = budget_left(parts.history, parts.settings.plan, snapshot, now)
         findings = self.tracker.open_findings
         quiet = quiet_purposes(parts.history.commands(live_only=False, since=now - DAY), parts.settings.issue, now)
         plan = self._why_not_judged(snapshot, now) or parts.planner.propose(

@@ -9,6 +9,7 @@ from trimtab import __version__
 from trimtab.central import Central, Parts
 from trimtab.collect.scrape import ScrapePool
 from trimtab.loop import Beat
+from trimtab.settings import PeopleSettings
 from trimtab.ship.receiver import IngestCounts
 from trimtab.show.discovery import Discovery, discover
 from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView
@@ -59,7 +60,8 @@ class Vantage:
             scrape_failures_total=dict(self.scrapes.tally.failures_total),
             board_readers=parts.box.readers,
             cluster=parts.link.facts(),
-            page_url=parts.settings.people.public_url,
+            page_url=_page_url(parts.settings.people),
+            budget=central.budget,
         )
         return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
 
@@ -91,3 +93,10 @@ class Vantage:
     def _age_seconds(self, beat: Beat) -> float | None:
         ended = beat.last_beat_at_seconds
         return None if ended is None else self.parts.clock.monotonic_seconds() - ended
+
+
+def _page_url(people: PeopleSettings) -> str:
+    """How people reach the page: as they were told, else where it listens."""
+    scheme = "https" if people.certificate_file else "http"
+    is_wildcard = people.listen.startswith(("0.0.0.0:", "[::]:"))  # no address that a browser could open
+    return people.public_url.rstrip("/") or ("" if is_wildcard else f"{scheme}://{people.listen}")

@@ -15,10 +15,12 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from tests.builders import BUSY, CLUSTER, a_gpu, a_node, a_reading, a_report, a_snapshot, a_window, an_xid, gpu_uuid
 from tests.fakes.clock import START
-from tests.fakes.people import NOW, a_board, a_breaker, a_record, a_scene, a_veto
+from tests.fakes.people import NOW, a_board, a_breaker, a_command, a_record, a_scene, a_veto
 
 from trimtab.errors import SettingsError
 from trimtab.model.board import ReleaseRow
+from trimtab.model.cluster import Queue
+from trimtab.model.command import Budget, CommandState, Outcome
 from trimtab.model.metric import CATALOGUE, sample_key
 from trimtab.model.reading import GpuState, MigReading
 from trimtab.show.checks import daemon_checks
@@ -111,6 +113,15 @@ FACTS = DaemonFacts(
     board_readers=1,
     page_url="https://trimtab.example",
     command_changes_total={("consolidate", "missed"): 1, ("evacuate", "settled"): 2},
+    budget=Budget(
+        moves_left=3,
+        moves_left_this_hour=28,
+        gpus_movable=64,
+        nodes_cordonable=1,
+        cordons_left_this_hour=9,
+        moves_left_by_queue={"research": 1},
+        nodes_cordonable_by_pool={"H100": 1},
+    ),
     cluster=ClusterFacts(
         writes_total={("cordon", "done"): 3, ("evict", "busy"): 2},
         reads={
@@ -130,6 +141,16 @@ FACTS = DaemonFacts(
     ),
 )
 RELEASE = ReleaseRow(asked_by="anna", asked_at=NOW, at=NOW, left=("trimtab:1ed9e0:R11: cordon of gpu-01",))
+OUTCOME = Outcome(
+    command_id=9,
+    measured_at=NOW,
+    is_good=True,
+    sentence="llama-70b runs again.",
+    gpu_hours_lost=1.5,
+    gpu_hours_saved=30.0,
+    gpus_unlocked=0,
+    seconds_to_settle=190.0,
+)
 AROUND = Circumstances(breakers=(a_breaker(),), vetoes=(a_veto(),), release=RELEASE)
 
 
@@ -144,11 +165,17 @@ def a_daemon_view(**changes: object) -> DaemonView:
             a_reading("gpu-00", 1, state=GpuState.LOST, values={}),
         ]
     }
-    snapshot = a_snapshot([node], scene["snapshot"].workloads)
+    snapshot = a_snapshot([node], scene["snapshot"].workloads, queues=(Queue(name="research", gpus_quota=16),))
     window = a_window(readings, snapshot=snapshot, at=NOW)
     known = {name: replace(now, gpus_expected=8) for name, now in window.nodes.items()}
     window = replace(window, nodes=known)
-    board = a_board(snapshot=snapshot, window=window, circumstances=AROUND)
+    board = a_board(
+        snapshot=snapshot,
+        window=window,
+        circumstances=AROUND,
+        commands=(a_command(), a_command(9, state=CommandState.SETTLED)),
+        outcomes={9: OUTCOME},
+    )
     return DaemonView(**{"now": NOW, "board": board, "window": window, "facts": FACTS, **changes})
 
 
@@ -233,7 +260,7 @@ def test_nothing_from_the_wire_makes_up_a_metric_or_a_label() -> None:
            "ecc_errors_total/other": 1.0}  # fmt: skip
     text = text_of(agent_exposition(an_agent_view(gpus=(a_reading("gpu-00", 0, values=odd, holder='a"\n{b}'),))))
     assert not {name for name in ("made_up", "nvlink_up", "power_watts", "ecc_errors") if name in text}
-    assert 'job="a\\"\\n{b}"' in text
+    assert 'workload="a\\"\\n{b}"' in text
 
 
 def test_series_beyond_a_nodes_cap_are_left_out_and_counted_over_time() -> None:

@@ -11,6 +11,7 @@ from trimtab.model.command import Mode
 from trimtab.model.window import GpuNow, Window
 from trimtab.show.metrics_facts import ClusterFacts, DaemonFacts, DaemonView
 from trimtab.show.metrics_families import Families, instance_labels, timestamp
+from trimtab.show.metrics_plans import fill_plans
 
 FINDINGS_MAX = 1000
 """More open findings than this are not listed one by one; their number is exported all the same."""
@@ -28,6 +29,7 @@ def fill_daemon(families: Families, view: DaemonView, *, gpu_series_max: int) ->
     _fill_board(families, view, view.board)
     _fill_findings(families, view.board)
     _fill_racks(families, view.board)
+    fill_plans(families, view, view.board)
     if view.facts.page_url:
         families.add("trimtab_page_info", 1.0, view.board.cluster, view.facts.page_url)
     if view.window is not None:

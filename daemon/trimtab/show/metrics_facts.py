@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from trimtab.model.board import Board
+from trimtab.model.command import Budget
 from trimtab.model.reading import Report
 from trimtab.model.window import Window
 
@@ -122,6 +123,8 @@ class DaemonFacts:
     board_readers: int | None = None
     page_url: str = ""
     """How people reach the page; empty = not said."""
+    budget: Budget | None = None
+    """What the last rebalance beat was allowed to spend."""
     cluster: ClusterFacts | None = None
     """None = no cluster is read through its own API."""
 

@@ -58,10 +58,10 @@ class Families:
             self._add_values(instance.values, {**where, **instance_labels(instance)})
 
     def add_job(self, where: Mapping[str, str], *, job: str, queue: str) -> None:
-        """Who holds a GPU or an instance."""
+        """Who holds a GPU or an instance. The label is not `job`, which is Prometheus's own for what it scrapes."""
         row = OWN_BY_NAME["trimtab_gpu_job_info"]
         family = self._own.setdefault(row.name, _family(row.name, row.help, row.kind))
-        family.samples.append(Sample(row.name, {**where, "job": _label(job), "queue": _label(queue)}, 1.0))
+        family.samples.append(Sample(row.name, {**where, "workload": _label(job), "queue": _label(queue)}, 1.0))
 
     def add_info(self, reading: GpuReading, *, cluster: str, node: str) -> None:
         """What describes a GPU."""
