@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.util.retry import Retry
+
+from trimtab.clock import SystemClock
 
 OutboundError = requests.RequestException
 
@@ -48,3 +53,59 @@ def session(
     made.mount("http://", adapter)
     made.mount("https://", adapter)
     return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a peer answered; header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def exchange(
+    method: str,
+    url: str,
+    *,
+    body: bytes | None,
+    headers: Mapping[str, str],
+    timeout_seconds: float,
+    ca_file: str | None = None,
+    proxy_url: str | None = None,
+    answer_bytes_max: int = 64 * 1024,
+) -> Answer:
+    """One request on a connection of its own: no retry, no redirect followed, the answer bounded in size and time.
+
+    Raises OutboundError; `never_left` tells whether the other end may have seen it.
+    """
+    clock = SystemClock()
+    with session(timeout_seconds=timeout_seconds, ca_file=ca_file) as own:
+        own.headers.update({"User-Agent": "trimtab", "Accept-Encoding": "identity"})
+        if proxy_url:
+            own.proxies = {"http": proxy_url, "https": proxy_url}
+        with own.request(method, url, data=body, headers=dict(headers), allow_redirects=False, stream=True) as answer:
+            until_seconds = clock.monotonic_seconds() + timeout_seconds
+            told = bytearray()
+            try:
+                while len(told) < answer_bytes_max and clock.monotonic_seconds() < until_seconds:
+                    piece = answer.raw.read1(4096, decode_content=True)
+                    if not piece:
+                        break
+                    told += piece
+            except HTTPError as error:
+                raise requests.ConnectionError(error) from error
+            lowered = {name.lower(): value for name, value in answer.headers.items()}
+            return Answer(status=answer.status_code, headers=lowered, body=bytes(told[:answer_bytes_max]))
+
+
+def never_left(error: Exception) -> bool:
+    """Whether a failed request surely did not reach the other end: no name, no connection, no trust."""
+    if isinstance(error, requests.ReadTimeout):
+        return False
+    if isinstance(error, requests.ConnectTimeout | requests.exceptions.SSLError | requests.exceptions.ProxyError):
+        return True
+    if isinstance(error, requests.ConnectionError):
+        cause = error.args[0] if error.args else None
+        return isinstance(getattr(cause, "reason", None), NewConnectionError)
+    return not isinstance(error, requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError)

@@ -16,13 +16,15 @@ class TryAgain(TrimtabError):
     """Not taken, but may be later: no connection, too many, or the other end is ill.
 
     `after_seconds` is how long the target asked us to wait; None leaves it to the outbox's own back-off.
+    `may_have_arrived`: the answer was lost and not the message, perhaps; only then is the next try a repeat.
     """
 
-    def __init__(self, reason: str, *, after_seconds: float | None = None) -> None:
+    def __init__(self, reason: str, *, after_seconds: float | None = None, may_have_arrived: bool = False) -> None:
         """The sentence for people, without secrets."""
         super().__init__(reason)
         self.reason = reason
         self.after_seconds = after_seconds
+        self.may_have_arrived = may_have_arrived
 
 
 class Dead(TrimtabError):
@@ -44,6 +46,24 @@ class Delivered:
     """To be kept with the incident and given back with its next message."""
     remark: str = ""
     """What the answer leaves open: `taken by the flow; whether the card was shown is not told`."""
+
+
+class Aimed:
+    """What each sender knows of its target."""
+
+    def __init__(self, target: Target) -> None:
+        """The target as routes see it."""
+        self._target = target
+
+    @property
+    def target(self) -> Target:
+        """What routes need to know of it."""
+        return self._target
+
+    @property
+    def name(self) -> str:
+        """The target's name in the settings."""
+        return self._target.name
 
 
 class Sender(Protocol):
