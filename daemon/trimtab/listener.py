@@ -12,6 +12,7 @@ import uvicorn
 
 from trimtab.errors import SettingsError
 from trimtab.outbound import is_loopback
+from trimtab.service import inherited_socket
 
 log = structlog.get_logger()
 
@@ -39,6 +40,11 @@ class Listener:
     ) -> None:
         """Bind at once, so that a port in use is said before anything starts. Raises SettingsError."""
         host, port = split_listen(listen, key=f"{name}.listen")
+        # A socket unit's port stays open while the daemon restarts; its address is then the unit's to say.
+        inherited = inherited_socket(name)
+        if inherited is not None:
+            host, port = inherited.getsockname()[:2]
+            listen = f"{host}:{port} (from systemd)"
         if not certificate_file and not is_loopback(host):
             if not allow_plaintext:
                 raise SettingsError(
@@ -48,7 +54,7 @@ class Listener:
             log.warning("listening without TLS off loopback: tokens and names can be read on the wire", listen=listen)
         if bool(certificate_file) != bool(key_file):
             raise SettingsError(f"{name}.certificate_file and {name}.key_file go together: set both, or neither.")
-        self._socket = self._bind(host, port, name)
+        self._socket = inherited or self._bind(host, port, name)
         self.port: int = self._socket.getsockname()[1]
         self.scheme = "https" if certificate_file else "http"
         self._config = uvicorn.Config(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
+from collections.abc import Mapping
 from types import FrameType
 
 
@@ -55,3 +57,17 @@ class Service:
             notify(Notification[name])
         else:
             notify(Notification[name], value)
+
+
+FIRST_INHERITED = 3
+"""systemd's sockets begin here (sd_listen_fds(3))."""
+
+
+def inherited_socket(name: str, *, environment: Mapping[str, str] = os.environ) -> socket.socket | None:
+    """The listening socket that a socket unit holds for us under this FileDescriptorName=; None without one."""
+    if environment.get("LISTEN_PID") != str(os.getpid()):
+        return None
+    names = environment.get("LISTEN_FDNAMES", "").split(":")
+    if name not in names[: int(environment.get("LISTEN_FDS", "0"))]:
+        return None
+    return socket.socket(fileno=os.dup(FIRST_INHERITED + names.index(name)))
