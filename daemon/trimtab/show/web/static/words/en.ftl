@@ -89,3 +89,15 @@ oncall-span-min = { $count } min
 oncall-span-h = { $count } h
 oncall-span-d = { $count } d
 oncall-reopened = now part of another incident
+
+## Signing in (sign-in-<what>), roles (role-<role>)
+role-viewer = viewer
+role-operator = operator
+role-admin = admin
+sign-in-title = Sign in to trimtab
+sign-in-token = Your token
+sign-in-button = sign in
+sign-in-help = An admin gives tokens: trimtab token person NAME --role operator. A link that works once: trimtab link.
+sign-in-nobody = not signed in
+sign-in-out = sign out
+sign-in-over = Your session is over. What is shown may be old.
