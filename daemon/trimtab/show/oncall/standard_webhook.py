@@ -20,7 +20,8 @@ def key_bytes(key: str, *, of: str) -> bytes:
     """The key behind `whsec_...`. Raises SettingsError, which does not show it."""
     fix = f"{of}: a key is {PREFIX} and base64 of {KEY_BYTES_MIN} to {KEY_BYTES_MAX} random bytes"
     try:
-        raw = base64.b64decode(key.removeprefix(PREFIX), validate=True)
+        text = key.removeprefix(PREFIX)
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise SettingsError(f"{fix}; this one is not base64.") from None
     if not KEY_BYTES_MIN <= len(raw) <= KEY_BYTES_MAX:
