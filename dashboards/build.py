@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dashboards import fleet, gpu, node
+from dashboards import capacity, daemon, faults, fleet, gpu, job, node, queues, rebalancer
 from dashboards.sheet import Sheet, to_json
 
 HERE = Path(__file__).parent
-SHEETS: tuple[Sheet, ...] = (fleet.SHEET, node.SHEET, gpu.SHEET)
+SHEETS: tuple[Sheet, ...] = (
+    fleet.SHEET,
+    node.SHEET,
+    gpu.SHEET,
+    job.SHEET,
+    capacity.SHEET,
+    queues.SHEET,
+    faults.SHEET,
+    rebalancer.SHEET,
+    daemon.SHEET,
+)
 
 
 def built() -> Mapping[str, str]:

@@ -19,8 +19,14 @@ IDENTITY = Row(
             unit="none",
             asks=(Ask(f"max by (node, index, gpu, model, pci, serial, vbios, driver) (trimtab_gpu_info{{{GPU}}})"),),
             names={
-                "node": "Node", "index": "GPU", "gpu": "UUID", "model": "Model", "pci": "PCI address",
-                "serial": "Serial", "vbios": "VBIOS", "driver": "Driver",
+                "node": "Node",
+                "index": "GPU",
+                "gpu": "UUID",
+                "model": "Model",
+                "pci": "PCI address",
+                "serial": "Serial",
+                "vbios": "VBIOS",
+                "driver": "Driver",
             },
             goes_to={"Node": "/d/trimtab-node?var-node=${__data.fields.Node}&${__url_time_range}"},
             width=16,
@@ -45,12 +51,16 @@ IDENTITY = Row(
             width=4,
             height=5,
             mappings={
-                "0": ("nothing", GREEN), "1": ("a reset", RED), "2": ("a reboot", RED),
-                "3": ("draining its peers", RED), "4": ("a drain, then a reset", RED), "5": ("the fabric", RED),
+                "0": ("nothing", GREEN),
+                "1": ("a reset", RED),
+                "2": ("a reboot", RED),
+                "3": ("draining its peers", RED),
+                "4": ("a drain, then a reset", RED),
+                "5": ("the fabric", RED),
             },
         ),
     ),
-)  # fmt: skip
+)
 
 WORK = Row(
     title="Work",
@@ -134,12 +144,16 @@ HEAT = Row(
             title="Time for which the clocks were held down",
             text="Share of the time in which each reason held the clocks: thermal and brake reasons are hardware.",
             unit="percentunit",
-            asks=(Ask(f"sum by (reason) ({gpu_rate('clock_event_seconds_total', by='cluster, node, gpu, reason')})",
-                      "{{reason}}"),),
+            asks=(
+                Ask(
+                    f"sum by (reason) ({gpu_rate('clock_event_seconds_total', by='cluster, node, gpu, reason')})",
+                    "{{reason}}",
+                ),
+            ),
             minimum=0.0,
         ),
     ),
-)  # fmt: skip
+)
 
 LINKS = Row(
     title="Links",

@@ -93,6 +93,38 @@ class Panel:
     """Of a table: called so -> address that its cells lead to."""
     mappings: Mapping[str, tuple[str, str]] | None = None
     """Value -> (text, colour)."""
+    is_name_only: bool = False
+    """Of a number: the series' name is what it says, not its value."""
+
+
+def lines(title: str, text: str, unit: str, *asks: Ask | Sql, **more: Any) -> Panel:
+    """Lines over time."""
+    return Panel(kind="timeseries", title=title, text=text, unit=unit, asks=asks, **{"minimum": 0.0, **more})
+
+
+def stack(title: str, text: str, unit: str, *asks: Ask | Sql, **more: Any) -> Panel:
+    """Lines over time, on top of each other."""
+    return lines(title, text, unit, *asks, is_stacked=True, **more)
+
+
+def number(title: str, text: str, unit: str, *asks: Ask | Sql, **more: Any) -> Panel:
+    """One number, large."""
+    return Panel(kind="stat", title=title, text=text, unit=unit, asks=asks, **{"width": 4, "height": 4, **more})
+
+
+def bars(title: str, text: str, unit: str, *asks: Ask | Sql, **more: Any) -> Panel:
+    """A bar for each series, as it is now."""
+    return Panel(kind="bars", title=title, text=text, unit=unit, asks=asks, **{"minimum": 0.0, **more})
+
+
+def ranks(title: str, text: str, unit: str, *asks: Ask | Sql, **more: Any) -> Panel:
+    """Rows over time, a coloured cell a value."""
+    return Panel(kind="strip", title=title, text=text, unit=unit, asks=asks, **{"width": 24, "height": 10, **more})
+
+
+def rows(title: str, text: str, *asks: Ask | Sql, **more: Any) -> Panel:
+    """A table."""
+    return Panel(kind="table", title=title, text=text, unit="none", asks=asks, **{"width": 24, **more})
 
 
 class SqlQuery(variants.Dataquery):
@@ -188,13 +220,13 @@ def _timeseries(panel: Panel) -> Any:
     return made
 
 
-def _stat(panel: Panel) -> Any:  # noqa: ARG001 - one signature for all kinds
+def _stat(panel: Panel) -> Any:
     return (
         stat.Panel()
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .color_mode(common_model.BigValueColorMode.VALUE)
         .graph_mode(common_model.BigValueGraphMode.NONE)
-        .text_mode(common_model.BigValueTextMode.AUTO)
+        .text_mode(common_model.BigValueTextMode.NAME if panel.is_name_only else common_model.BigValueTextMode.AUTO)
         .no_value("not known")
     )
 
@@ -228,7 +260,12 @@ def _strip(panel: Panel) -> Any:  # noqa: ARG001
 
 
 def _table(panel: Panel) -> Any:
-    made = table.Panel().cell_height(common_model.TableCellHeight.SM).filterable(True)
+    made = (
+        table.Panel()
+        .cell_height(common_model.TableCellHeight.SM)
+        .filterable(True)
+        .cell_options(common_model.TableAutoCellOptions())
+    )
     if isinstance(panel.asks[0], Ask) and panel.names:
         made = made.transformations(_columns(panel, panel.names))
     for name, unit in (panel.units or {}).items():
@@ -269,5 +306,9 @@ def _mappings(mappings: Mapping[str, tuple[str, str]]) -> list[model.ValueMappin
 
 
 _KINDS: Mapping[str, Any] = {
-    "timeseries": _timeseries, "stat": _stat, "bars": _bars, "strip": _strip, "table": _table,
-}  # fmt: skip
+    "timeseries": _timeseries,
+    "stat": _stat,
+    "bars": _bars,
+    "strip": _strip,
+    "table": _table,
+}

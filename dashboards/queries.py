@@ -36,8 +36,18 @@ def indexed(expression: str, *, where: str = GPU) -> str:
 
 def of_job(expression: str) -> str:
     """Only the GPUs that the chosen job holds."""
-    held = f'max by ({BY_GPU}) (trimtab_gpu_job_info{{{CLUSTER}, workload=~"$workload"}})'
-    return f"{expression} and on ({BY_GPU}) {held}"
+    return f"{expression} and on ({BY_GPU}) " + holders('workload="$workload"')
+
+
+def holders(more: str = "", *, by: str = BY_GPU) -> str:
+    """1 for each GPU that is held; `by` may add its holder's `workload` and `queue`."""
+    return f"max by ({by}) (trimtab_gpu_job_info{{{_both(CLUSTER, _whole(more))}}})"
+
+
+def by_holder(label: str, expression: str, more: str = "") -> str:
+    """A value of GPUs with their holders' `label`; a GPU that several hold counts for each of them."""
+    held = holders(more, by=f"{BY_GPU}, {label}")
+    return f"{held} * on ({BY_GPU}) group_left () {expression}"
 
 
 def node(name: str, more: str = "", *, where: str = NODE, by: str = BY_NODE) -> str:
@@ -48,6 +58,16 @@ def node(name: str, more: str = "", *, where: str = NODE, by: str = BY_NODE) -> 
 def cluster(name: str, more: str = "", *, by: str = "cluster") -> str:
     """A metric of whole clusters; `by` names what else tells its series apart."""
     return f"max by ({by}) (trimtab_{name}{{{_both(CLUSTER, more)}}})"
+
+
+def agents(name: str, *, by: str = BY_NODE) -> str:
+    """A metric of agents themselves."""
+    return f"max by ({by}) (trimtab_agent_{name}{{{NODE}}})"
+
+
+def agents_rate(name: str, *, by: str = BY_NODE) -> str:
+    """How fast a counter of agents grows."""
+    return f"max by ({by}) (rate(trimtab_agent_{name}{{{NODE}}}[$__rate_interval]))"
 
 
 def own(name: str, more: str = "") -> str:
@@ -65,4 +85,4 @@ def _both(where: str, more: str) -> str:
 
 
 def _whole(more: str) -> str:
-    return _both('gi=""', more)
+    return f'gi="", {more}' if more else 'gi=""'

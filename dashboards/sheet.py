@@ -166,7 +166,6 @@ def _variables(sheet: Sheet) -> list[dashboard.QueryVariable]:
             .label(row.label)
             .description(row.text)
             .query(row.query if sheet.is_history else {"qryType": 1, "query": row.query, "refId": f"variable-{name}"})
-            .definition(row.query)
             .datasource(source)
             .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
             .sort(model.VariableSort.NATURAL_ASC)
@@ -196,7 +195,19 @@ def _annotations(sheet: Sheet) -> list[cog.Builder[model.AnnotationQuery]]:
         .tag_keys("severity,rule")
         .step("30s")
     )
-    return [findings]
+    commands = (
+        dashboard.AnnotationQuery()
+        .name("Commands under way")
+        .datasource(PROMETHEUS)
+        .enable(True)
+        .icon_color(BLUE)
+        .expr('trimtab_command_info{cluster=~"$cluster", state=~"held|confirmed|submitted"}')
+        .title_format("{{command}} {{rule}}")
+        .text_format("{{kind}} {{node}} {{workload}}: {{state}}")
+        .tag_keys("rule,kind")
+        .step("30s")
+    )
+    return [findings, commands]
 
 
 def _links(sheet: Sheet) -> list[cog.Builder[model.DashboardLink]]:
