@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import structlog
 
 from trimtab import __version__
 from trimtab.clock import Clock, iso
+from trimtab.context import Context
 from trimtab.detect.detector import Detector
 from trimtab.detect.fragmentation import stranded_by_size
+from trimtab.detect.others import with_alerts
 from trimtab.detect.tracker import FLAP_SECONDS, SETTLE_SECONDS, Changes, Tracker
 from trimtab.errors import SchedulerError, StoreError
 from trimtab.issue.issuer import Advance, Issuer
@@ -26,16 +28,18 @@ from trimtab.model.board import ReleaseRow
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Budget, Plan, Refusal
 from trimtab.model.devices import NodeDevices, devices_of
+from trimtab.model.outbox import Posting
 from trimtab.model.reading import Delivery
 from trimtab.model.standing import StandingKind
 from trimtab.model.window import Window
 from trimtab.plan.planner import Planner
 from trimtab.recall import DAY, Past, budget_left, past, standing, taken_out
-from trimtab.runner import Tally, run_all
+from trimtab.runner import Ran, Tally, run_all
 from trimtab.settings import DaemonSettings
 from trimtab.ship.inbox import Inbox
 from trimtab.show.board import BoardBox, build_board
 from trimtab.show.circumstances import Circumstances, pause_sentences, release_row
+from trimtab.show.oncall.bell import Bell
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.ring import Ring
@@ -77,7 +81,10 @@ class Parts:
     issuer: Issuer
     link: Link
     box: BoardBox
+    context: Context | None = None
     tally: Tally = field(default_factory=Tally)
+    bell: Bell | None = None
+    """On-call; None = nobody is told."""
 
 
 class Central:
@@ -144,20 +151,34 @@ class Central:
         parts = self._parts
         now = parts.clock.now()
         window = parts.ring.window(now, span_seconds=self._span_seconds, snapshot=self._fresh_snapshot(now))
+        if parts.context is not None:
+            window = replace(window, alerts=parts.context.alerts())
         judges = [(one.name, lambda one=one: tuple(one.detect(window))) for one in parts.detectors]
         ran = run_all(judges, clock=parts.clock, tally=parts.tally)
         findings = [finding for one in ran for finding in one.result or ()]
         judged = {one.name for one in ran if one.error is None}
         changes = self.tracker.update(window, findings, judged=judged)
-        parts.history.record_findings(changes)
+        if parts.context is not None:
+            parts.context.see(changes.after, window.snapshot)
+        rung = self._ring(changes, window)
+        parts.history.record_findings(changes, rung.result or ())
         self.tracker.commit(changes)
         _log_changes(changes)
         self._judged_at |= dict.fromkeys(judged, now)
+        ran.append(rung)
         self._log_failures({one.name: one.error for one in ran if one.error is not None})
         self.window, self._findings = window, (*changes.after, *self._closed_within_the_hour(now))
         said = [changes.sentence, *(f"{one.name} failed: {one.error}" for one in ran if one.error is not None)]
         self._publish(now)
         return "; ".join(said)
+
+    def _ring(self, changes: Changes, window: Window) -> Ran[tuple[Posting, ...]]:
+        """What on-call is to be told of it; should that fail, it is told at the next beat, and findings are kept."""
+        bell = self._parts.bell
+        if bell is None:
+            return Ran(name="bell")
+        hears = [("bell", lambda: bell.hear(changes, window.snapshot))]
+        return run_all(hears, clock=self._parts.clock, tally=self._parts.tally)[0]
 
     def rebalance(self) -> str:
         """What would be better, and one step of what was agreed. No whole snapshot, no move."""
@@ -182,6 +203,8 @@ class Central:
         attended = self._attend()
         was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget, findings)
         self._tell(was)
+        if parts.bell is not None:
+            parts.history.post(parts.bell.hear_commands(self._advance.commands, now))
         self._plan = self._advance.plan or plan
         self._release = self._release_now(now)
         if _news(was) != _news(self._advance) or self._parts.box.latest() is None:
@@ -285,7 +308,7 @@ class Central:
         return None if is_old else self._release
 
     def _circumstances(self, now: datetime) -> Circumstances:
-        history, link = self._parts.history, self._parts.link
+        history, link, context = self._parts.history, self._parts.link, self._parts.context
         is_paused = history.is_paused()
         return Circumstances(
             pauses=pause_sentences(
@@ -299,6 +322,8 @@ class Central:
             vetoes=tuple(in_force(history.standing(StandingKind.VETO), now).values()),
             release=self._release,
             notes=link.notes(),
+            quiet=context.quiet(now) if context is not None else (),
+            alerts=context.shown() if context is not None else (),
         )
 
     def _publish(self, now: datetime) -> None:
@@ -315,7 +340,7 @@ class Central:
                     at=now,
                     window=window,
                     snapshot=snapshot,
-                    findings=self._findings,
+                    findings=with_alerts(self._findings, window),
                     commands=self._advance.commands,
                     mode=settings.issue.mode,
                     is_paused=self._advance.pause is not None or bool(around.pauses),

@@ -146,7 +146,11 @@ class Incident:
     finding: int | None = None
     pager: Pager = Pager.OUTBOX
     """Who opened it, and therefore who closes it."""
+    worst: Severity = Severity.INFO
+    """The highest severity that was told: only a higher one pages again."""
     action: Action = Action.NONE
+    sentence: str = ""
+    """The finding's own, as last told."""
     impact: str = ""
     victims: tuple[str, ...] = ()
     """Workloads that it was told to hit."""
@@ -154,6 +158,10 @@ class Incident:
     """Why nobody was paged for it (yet): a silence, a maintenance window, the noise budget."""
     summed_in: int | None = None
     """Number of the summary that speaks for it, where there was too much news at once."""
+    told: Mapping[str, tuple[Audience, str]] = field(default_factory=dict)
+    """Target -> whom it speaks to there, and in which language."""
+    members_told: int = 0
+    """Of a summary: for how many it spoke when it was last told."""
     paged_at: datetime | None = None
     """When the opening was put into the outbox; None = nobody was told."""
     changed_at: datetime | None = None

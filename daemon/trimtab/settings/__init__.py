@@ -10,6 +10,7 @@ from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSetting
 from trimtab.settings.exposition import AgentMetricsSettings, MetricsSettings
 from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
 from trimtab.settings.load import from_table, load, read_token
+from trimtab.settings.oncall import OnCallSettings
 
 __all__ = [
     "AgentMetricsSettings",
@@ -22,6 +23,7 @@ __all__ = [
     "KubernetesSettings",
     "MetricsSettings",
     "OthersSettings",
+    "OnCallSettings",
     "PeopleSettings",
     "PlanSettings",
     "ScrapeSettings",

@@ -7,6 +7,7 @@ from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
 from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, StoreSettings
 from trimtab.settings.exposition import MetricsSettings
 from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
+from trimtab.settings.oncall import OnCallSettings
 from trimtab.settings.shape import Section
 
 
@@ -24,6 +25,7 @@ class DaemonSettings(Section, frozen=True, kw_only=True):
     detect: DetectSettings = DetectSettings()
     plan: PlanSettings = PlanSettings()
     issue: IssueSettings = IssueSettings()
+    oncall: OnCallSettings = OnCallSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     simulated: SimulatedSettings | None = None
     kubernetes: KubernetesSettings | None = None

@@ -36,7 +36,7 @@ class IncidentFacts(Facts):
         self, *, is_open: bool | None = None, since: datetime | None = None, limit: int = 1000
     ) -> tuple[Incident, ...]:
         """Incidents (open, closed, or None = both) that stood at `since` or later, newest first."""
-        wanted = [] if is_open is None else [incidents.c.is_open.is_(is_open)]
+        wanted: list[sa.ColumnElement[bool]] = [] if is_open is None else [incidents.c.is_open.is_(is_open)]
         if since is not None:
             wanted.append(sa.or_(incidents.c.is_open.is_(True), incidents.c.closed_at_ms >= unix_ms(since)))
         return self._incidents(*wanted, limit=limit)
@@ -68,16 +68,24 @@ class IncidentFacts(Facts):
                 found.setdefault(row.incident, set()).add(row.target)
         return {number: frozenset(targets) for number, targets in found.items()}
 
-    def paged_since(self, since: datetime) -> int:
-        """Incidents that were told from then on, drills and summaries aside."""
-        wanted = (
-            incidents.c.cluster == self.cluster,
-            incidents.c.paged_at_ms >= unix_ms(since),
+    def openings_since(self, since: datetime) -> dict[str, int]:
+        """Target -> openings that were written for it from then on, drills and summaries aside."""
+        real = sa.and_(incidents.c.cluster == outbox.c.cluster, incidents.c.number == outbox.c.incident)
+        counted = (
+            outbox.c.cluster == self.cluster,
+            outbox.c.created_at_ms >= unix_ms(since),
+            outbox.c.verb == Verb.OPEN.value,
             incidents.c.is_drill.is_(False),
             incidents.c.rule != "summary",
         )
+        columns = sa.select(outbox.c.target, sa.func.count().label("letters"))
+        statement = columns.select_from(outbox.join(incidents, real)).where(*counted).group_by(outbox.c.target)
         with self._database.read() as connection:
-            return int(connection.execute(sa.select(sa.func.count()).where(*wanted)).scalar_one())
+            return {row.target: row.letters for row in connection.execute(statement)}
+
+    def drills(self) -> tuple[Incident, ...]:
+        """Drills that have not been forgotten, newest first."""
+        return self._incidents(incidents.c.is_drill.is_(True))
 
     def post(self, postings: Sequence[Posting]) -> int:
         """Write postings that belong to no finding's change; how many were written (the others were overtaken)."""

@@ -5,7 +5,7 @@ At least once, in order per target and incident, on SQLite and PostgreSQL, by an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -189,6 +189,17 @@ class OutboxFacts(Facts):
         with self._database.write() as connection:
             values = {"state": LetterState.READY.value, "is_unsure": True, "lease_until_ms": None}
             return connection.execute(sa.update(outbox).where(*mine).values(values)).rowcount
+
+    def bury_unknown(self, targets: Iterable[str], *, at: datetime) -> int:
+        """Letters for targets that the settings no longer have are dead, where people see them; how many."""
+        lost = (
+            outbox.c.cluster == self.cluster,
+            outbox.c.state.in_(_WAITING),
+            outbox.c.target.not_in(list(targets)),
+        )
+        values = {"state": LetterState.DEAD.value, "done_at_ms": unix_ms(at), "error": "no such target in the settings"}
+        with self._database.write() as connection:
+            return connection.execute(sa.update(outbox).where(*lost).values(values)).rowcount
 
     def resend(self, letter_id: int, *, who: str, at: datetime) -> bool:
         """Try a dead letter again, with its audit line; False where it is not dead."""

@@ -1,0 +1,146 @@
+"""Puts on-call together for the daemon: targets, routes, the bell, one delivery beat a target, the heartbeat."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from trimtab.chores import Chore
+from trimtab.clock import Clock, SystemClock
+from trimtab.errors import SettingsError
+from trimtab.loop import Beat
+from trimtab.model.oncall import Target
+from trimtab.settings import DaemonSettings
+from trimtab.settings.oncall_targets import PER_MINUTE, TargetSection
+from trimtab.show.oncall.bell import Bell
+from trimtab.show.oncall.delivery import Deliverer, DeliveryCounts, real_seconds
+from trimtab.show.oncall.heartbeat import Heartbeat
+from trimtab.show.oncall.letters import Letters
+from trimtab.show.oncall.pager import Arbiter
+from trimtab.show.oncall.quiet import NeverQuiet, Quiet
+from trimtab.show.oncall.routes import Router
+from trimtab.show.oncall.secret import Secret
+from trimtab.show.oncall.sender import Sender
+from trimtab.show.oncall.senders import build_all
+from trimtab.show.oncall.wording import Frame
+from trimtab.store.history import History
+
+PRUNE_MINUTES = 60
+DRILLS_MINUTES = 1
+
+
+@dataclass(slots=True, kw_only=True)
+class OnDuty:
+    """On-call of one daemon."""
+
+    bell: Bell
+    arbiter: Arbiter
+    senders: dict[str, Sender]
+    beats: tuple[Beat, ...]
+    chores: tuple[Chore, ...]
+    counts: DeliveryCounts = field(default_factory=DeliveryCounts)
+
+    @property
+    def targets(self) -> dict[str, Target]:
+        """Each configured target, by name."""
+        return {name: sender.target for name, sender in self.senders.items()}
+
+
+def on_duty(
+    settings: DaemonSettings,
+    *,
+    history: History,
+    clock: Clock,
+    page_url: Callable[[], str],
+    why_not_well: Callable[[], str],
+    quiet: Quiet | None = None,
+) -> OnDuty:
+    """Everything that on-call needs, not started. Raises SettingsError for a target or route that cannot be.
+
+    What an earlier process of this daemon had in hand when it died is let go of, and marked as a repeat.
+    """
+    oncall, directory = settings.oncall, Path(settings.state_directory)
+    senders = build_all(oncall.targets, clock=SystemClock(), directory=directory)
+    targets = {name: sender.target for name, sender in senders.items()}
+    arbiter = Arbiter(setting=oncall.pager, switch=history)
+
+    def frame() -> Frame:
+        return Frame(page_url=page_url().rstrip("/"), runbook_url=oncall.runbook_url)
+
+    bell = Bell(
+        cluster=settings.cluster,
+        settings=oncall,
+        memory=history,
+        router=Router(oncall, targets),
+        letters=Letters(frame, targets, quiet_update_seconds=real_seconds(clock, oncall.quiet_update_seconds)),
+        arbiter=arbiter,
+        quiet=quiet or NeverQuiet(),
+    )
+    counts = DeliveryCounts()
+    place = _place(directory)
+    history.free_leases(f"{place}/")
+    history.bury_unknown(targets, at=clock.now())
+    beats = [
+        Beat(
+            f"deliver {name}",
+            Deliverer(
+                sender,
+                outbox=history,
+                settings=oncall,
+                clock=clock,
+                owner=f"{place}/{os.getpid()}",
+                counts=counts,
+                next_target=oncall.targets[name].next,
+                per_minute_max=_per_minute(oncall.targets[name]),
+            ).tick,
+            interval_seconds=real_seconds(clock, oncall.deliver_seconds),
+            clock=clock,
+        )
+        for name, sender in senders.items()
+    ]
+    url = _heartbeat_url(settings)
+    if url is not None:
+        heartbeat = Heartbeat(url, why_not_well=why_not_well)
+        seconds = real_seconds(clock, oncall.heartbeat_seconds)
+        beats.append(Beat("heartbeat", heartbeat.tick, interval_seconds=seconds, clock=clock))
+
+    def prune() -> str:
+        gone = history.prune_outbox(clock.now() - timedelta(days=oncall.outbox_days))
+        return f"{gone} messages older than {oncall.outbox_days:g} days left the outbox"
+
+    return OnDuty(
+        bell=bell,
+        arbiter=arbiter,
+        senders=senders,
+        beats=tuple(beats),
+        chores=(
+            Chore(name="outbox", minutes=PRUNE_MINUTES, run=prune),  # letters are kept for weeks, not for ever
+            Chore(name="drills", minutes=DRILLS_MINUTES, run=lambda: f"{bell.forget_drills(clock.now())} drills are gone"),
+        ),
+        counts=counts,
+    )
+
+
+def _place(directory: Path) -> str:
+    """Who holds a lease: this host and state directory, whose lock makes us the only process of it."""
+    where = hashlib.blake2s(str(directory.resolve()).encode(), digest_size=4).hexdigest()
+    return f"{socket.gethostname()}:{where}"
+
+
+def _per_minute(target: TargetSection) -> float:
+    return target.per_minute_max or PER_MINUTE.get(type(target), 60.0)
+
+
+def _heartbeat_url(settings: DaemonSettings) -> Callable[[], str] | None:
+    oncall = settings.oncall
+    if oncall.heartbeat_url and oncall.heartbeat_url_file:
+        raise SettingsError("oncall: heartbeat_url and heartbeat_url_file are both set. Keep one.")
+    if oncall.heartbeat_url_file:
+        secret = Secret(Path(settings.state_directory) / oncall.heartbeat_url_file, of="oncall.heartbeat_url_file")
+        return lambda: secret.value
+    return (lambda: oncall.heartbeat_url) if oncall.heartbeat_url else None

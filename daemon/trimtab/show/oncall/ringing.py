@@ -1,0 +1,397 @@
+"""One beat of the bell: every open finding beside its incident, and what is to be told of the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Protocol
+
+from trimtab.model.advice import Finding, OpenFinding, Severity, Subject
+from trimtab.model.oncall import Incident, Pager, Verb
+from trimtab.model.outbox import Posting
+from trimtab.show.catalogue import Catalogue
+from trimtab.show.oncall.budget import Recipients, Room
+from trimtab.show.oncall.letters import Letters
+from trimtab.show.oncall.quiet import Quiet
+from trimtab.show.oncall.routes import Concern, Router
+from trimtab.show.oncall.wording import News, first_line, rank, summary_sentence
+
+SUMMARY = "summary"
+"""Rule of the incident that speaks for those that were too many."""
+LOSS_CHANGE_GPUS = 1.0
+"""A loss that changed by less is not worth a row."""
+_ENGLISH = Catalogue()
+
+
+class RingingMemory(Protocol):
+    """What a beat reads; the history satisfies it."""
+
+    @property
+    def ledger(self) -> str:
+        """Whose incidents these are."""
+        ...
+
+    def open_incidents(self) -> tuple[Incident, ...]:
+        """All that stand."""
+        ...
+
+    def next_incident_number(self) -> int:
+        """The first number that no incident has had."""
+        ...
+
+    def told_targets(self, numbers: Iterable[int]) -> Mapping[int, frozenset[str]]:
+        """Incident number -> targets that were told of it."""
+        ...
+
+    def finding(self, finding_id: int) -> OpenFinding | None:
+        """One finding, open or closed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What postings are made with."""
+
+    cluster: str
+    memory: RingingMemory
+    router: Router
+    letters: Letters
+    quiet: Quiet
+
+    def posting(self, incident: Incident, was: Incident, news: News, *, skipping: Collection[str] = ()) -> Posting:
+        """News for everybody who was told of the incident, also by way of another target."""
+        if incident.pager is not Pager.OUTBOX:
+            return Posting(incident=incident, was=was)
+        handed_on = self.memory.told_targets([incident.number]).get(incident.number, frozenset())
+        told = self.letters.known(incident.told, handed_on)
+        if not told:
+            return Posting(incident=incident, was=was)
+        others = self.letters.for_others(news) if news.verb is Verb.RESOLVE else None
+        return Posting(
+            incident=incident, was=was, letters=self.letters.to(told, news, skipping=skipping), for_others=others
+        )
+
+    def opening(
+        self,
+        incident: Incident,
+        was: Incident | None,
+        finding: Finding,
+        concern: Concern,
+        *,
+        at: datetime,
+        told: Recipients | None = None,
+        change: str = "",
+    ) -> Posting:
+        """Tell everybody on the routes (or `told`) that it is wrong."""
+        if incident.pager is not Pager.OUTBOX:
+            return Posting(incident=incident, was=was)
+        recipients = self.router.recipients(finding, concern) if told is None else told
+        if not recipients:
+            return Posting(incident=incident, was=was)
+        after = replace(
+            incident,
+            told={**incident.told, **recipients},
+            paged_at=incident.paged_at or at,
+            worst=incident.severity,
+            quiet="",
+            changed_at=at,
+        )
+        news = News(verb=Verb.OPEN, incident=after, at=at, finding=finding, change=change)
+        return Posting(incident=after, was=was, letters=self.letters.to(recipients, news))
+
+    def closing(self, incident: Incident, *, at: datetime, why: str) -> Posting:
+        """It is over: told to whoever was told that it began, whatever is silenced."""
+        after = replace(_counted(incident, at), closed_at=at, changed_at=at, close_reason=why, quiet="")
+        return self.posting(after, incident, News(verb=Verb.RESOLVE, incident=after, at=at))
+
+
+class Ringing:
+    """One beat being put together."""
+
+    def __init__(
+        self, tools: Tools, *, at: datetime, pager: Pager, openings: Mapping[str, int], openings_max: int
+    ) -> None:
+        """Read what stands."""
+        self.postings: list[Posting] = []
+        self._tools = tools
+        self._at = at
+        self._pager = pager
+        self._room = Room(openings, most=openings_max)
+        standing = tools.memory.open_incidents()
+        self._drills = [one for one in standing if one.is_drill]
+        self._summary = next((one for one in standing if one.rule == SUMMARY), None)
+        self._standing = {one.incident: one for one in standing if not one.is_drill and one.rule != SUMMARY}
+        self._seen: set[str] = set()
+        self._number: int | None = None
+        self._summary_number: int | None = None if self._summary is None else self._summary.number
+        self._summed: dict[str, Recipients] = {}
+        self._members = {one.number: one for one in self._standing.values() if one.summed_in is not None}
+
+    # --- what stands
+
+    def look_at(self, found: OpenFinding, concern: Concern) -> None:
+        """One open finding: new to people, changed, or as it was told."""
+        name = found.finding.incident
+        self._seen.add(name)
+        incident = self._standing.get(name)
+        if incident is None:
+            if not found.finding.is_history_only and self._is_worth_telling(found.finding, concern):
+                self._page(self._new(found, concern), None, found.finding, concern)
+            return
+        fresh = _refreshed(incident, found, concern, self._at)
+        if incident.pager is not Pager.OUTBOX:
+            self._keep(fresh, incident)
+        elif incident.paged_at is None:
+            self._not_told_yet(fresh, incident, found.finding, concern)
+        else:
+            self._go_on(fresh, incident, found, concern)
+
+    def _is_worth_telling(self, finding: Finding, concern: Concern) -> bool:
+        """What wakes nobody and is on no route is for the page alone."""
+        return finding.severity is not Severity.INFO or bool(self._tools.router.recipients(finding, concern))
+
+    def _new(self, found: OpenFinding, concern: Concern) -> Incident:
+        finding, number = found.finding, self._next_number()
+        return shown(
+            Incident(
+                id=f"{self._tools.memory.ledger}-I{number}",
+                number=number,
+                cluster=self._tools.cluster,
+                rule=finding.rule,
+                severity=finding.severity,
+                subject=finding.subject,
+                title="",
+                opened_at=finding.began_at or found.opened_at,
+                changed_at=self._at,
+                queue=concern.queue,
+                owner=concern.owner,
+                incident=finding.incident,
+                finding=found.id,
+                pager=self._pager,
+                worst=finding.severity,
+                action=finding.action,
+                sentence=finding.sentence,
+                impact=finding.impact,
+                victims=tuple(sorted(set(finding.workloads_hit))),
+                loss_gpus=finding.loss_gpus,
+            )
+        )
+
+    def _page(
+        self, incident: Incident, was: Incident | None, finding: Finding, concern: Concern, *, change: str = ""
+    ) -> None:
+        """Tell it, unless it is to be quiet, or too much at once."""
+        if incident.pager is Pager.OUTBOX and self._is_quiet(incident, was):
+            return
+        is_critical = incident.severity is Severity.CRITICAL
+        recipients = self._tools.router.recipients(finding, concern) if incident.pager is Pager.OUTBOX else {}
+        told, summed = self._room.divide(recipients, is_exempt=is_critical)
+        if summed:
+            incident = replace(incident, summed_in=self._number_of_summary(), quiet="")
+            self._summed[incident.incident] = summed
+        posting = self._tools.opening(incident, was, finding, concern, at=self._at, told=told, change=change)
+        if posting.incident.summed_in is not None:
+            self._members[posting.incident.number] = posting.incident
+        if was is None or posting.letters or _differs(posting.incident, was):
+            self.postings.append(posting)
+
+    def _is_quiet(self, incident: Incident, was: Incident | None) -> bool:
+        """Whether a silence or a window keeps us from paging; noted once, with its audit line."""
+        why = self._tools.quiet.why_quiet(incident, self._at)
+        if why is None:
+            return False
+        before = was.quiet if was is not None else ""
+        if was is None or before != why:
+            line = ("trimtab", f"{incident.name} pages nobody", why)
+            after = replace(incident if was is None else was, quiet=why, changed_at=self._at)
+            self.postings.append(Posting(incident=after, was=was, audited=() if before else (line,)))
+        return True
+
+    def _not_told_yet(self, fresh: Incident, incident: Incident, finding: Finding, concern: Concern) -> None:
+        if incident.summed_in is not None and finding.severity is not Severity.CRITICAL:
+            self._keep(fresh, incident)
+            return
+        self._page(fresh, incident, finding, concern, change="late" if incident.quiet else "")
+
+    def _go_on(self, fresh: Incident, incident: Incident, found: OpenFinding, concern: Concern) -> None:
+        finding = found.finding
+        change, is_loud = _change(incident, finding)
+        is_snoozed = found.snoozed_until is not None and self._at < found.snoozed_until
+        if not change or (is_snoozed and not is_loud):
+            self._keep(fresh, incident)
+            return
+        if self._is_quiet(fresh, incident):
+            return
+        after = replace(fresh, worst=max(incident.worst, finding.severity, key=rank), quiet="")
+        new = self._only_for_louder(after, finding, concern) if is_loud else {}
+        told = replace(after, told={**after.told, **new})
+        news = News(verb=Verb.UPDATE, incident=told, at=self._at, finding=finding, is_loud=is_loud, change=change)
+        posting = self._tools.posting(told, incident, news, skipping=set(new))
+        opening = News(verb=Verb.OPEN, incident=told, at=self._at, finding=finding)
+        self.postings.append(replace(posting, letters=(*posting.letters, *self._tools.letters.to(new, opening))))
+
+    def _only_for_louder(self, incident: Incident, finding: Finding, concern: Concern) -> Recipients:
+        """Targets that only the higher severity leads to: for them it opens now."""
+        recipients = self._tools.router.recipients(finding, concern)
+        new = {name: whom for name, whom in recipients.items() if name not in incident.told}
+        told, _ = self._room.divide(new, is_exempt=finding.severity is Severity.CRITICAL)
+        return told
+
+    def _keep(self, fresh: Incident, incident: Incident) -> None:
+        """Keep what the ending needs, without a word to anybody."""
+        if incident.quiet and incident.paged_at and self._tools.quiet.why_quiet(incident, self._at) is None:
+            self.postings.append(Posting(incident=replace(_only_loss(fresh, incident), quiet=""), was=incident))
+            return
+        is_told_elsewhere = incident.pager is not Pager.OUTBOX and _differs(fresh, incident)
+        if is_told_elsewhere or abs(fresh.loss_gpus - incident.loss_gpus) >= LOSS_CHANGE_GPUS:
+            kept = fresh if incident.pager is not Pager.OUTBOX else _only_loss(fresh, incident)
+            self.postings.append(Posting(incident=kept, was=incident))
+
+    # --- what is over
+
+    def close_the_rest(self, closed: Mapping[int, OpenFinding]) -> None:
+        """Incidents whose finding no longer stands."""
+        for name, incident in self._standing.items():
+            if name in self._seen:
+                continue
+            found = closed.get(incident.finding or 0)
+            if found is None and incident.finding is not None:
+                found = self._tools.memory.finding(incident.finding)
+            why = (found.close_reason if found is not None else None) or "it no longer holds"
+            self.postings.append(self._tools.closing(incident, at=self._at, why=why))
+            self._members.pop(incident.number, None)
+
+    def end_drills(self) -> None:
+        """Drills whose time is over."""
+        for one in self._drills:
+            if one.ends_at is not None and one.ends_at <= self._at:
+                self.postings.append(self._tools.closing(one, at=self._at, why="the drill is over"))
+
+    # --- too much at once
+
+    def _number_of_summary(self) -> int:
+        if self._summary_number is None:
+            self._summary_number = self._next_number()
+        return self._summary_number
+
+    def sum_up(self) -> None:
+        """One incident for all that were too many: opened, told again when they double, closed after the last."""
+        members = list(self._members.values())
+        whom = {name: told for one in self._summed.values() for name, told in one.items()}
+        if self._summary is None:
+            if whom and self._summary_number is not None:
+                self._open_summary(members, whom)
+            return
+        if not members:
+            self.postings.append(self._tools.closing(self._summary, at=self._at, why="all of them are over"))
+            return
+        new = {name: told for name, told in whom.items() if name not in self._summary.told}
+        if new or len(members) >= 2 * max(self._summary.members_told, 1):
+            self._tell_summary(self._summary, members, new)
+
+    def _open_summary(self, members: list[Incident], whom: Recipients) -> None:
+        number = self._number_of_summary()
+        blank = Incident(
+            id=f"{self._tools.memory.ledger}-I{number}",
+            number=number,
+            cluster=self._tools.cluster,
+            rule=SUMMARY,
+            severity=Severity.WARNING,
+            worst=Severity.WARNING,
+            subject=Subject(cluster=self._tools.cluster),
+            title="",
+            opened_at=self._at,
+            changed_at=self._at,
+            incident=SUMMARY,
+            sentence=summary_sentence(members, _ENGLISH),
+            told=whom,
+            paged_at=self._at,
+            members_told=len(members),
+        )
+        incident = shown(blank)
+        news = News(verb=Verb.OPEN, incident=incident, at=self._at, members=members)
+        letters = self._tools.letters.to(whom, news)
+        # Its members already name it: it is written before them.
+        self.postings.insert(0, Posting(incident=incident, was=None, letters=letters))
+
+    def _tell_summary(self, was: Incident, members: list[Incident], new: Recipients) -> None:
+        after = shown(
+            replace(
+                was,
+                told={**was.told, **new},
+                members_told=len(members),
+                changed_at=self._at,
+                sentence=summary_sentence(members, _ENGLISH),
+            )
+        )
+        update = News(verb=Verb.UPDATE, incident=after, at=self._at, change="summary", members=members)
+        posting = self._tools.posting(after, was, update, skipping=set(new))
+        opening = News(verb=Verb.OPEN, incident=after, at=self._at, members=members)
+        letters = (*posting.letters, *self._tools.letters.to(new, opening))
+        self.postings.append(replace(posting, letters=letters))
+
+    def _next_number(self) -> int:
+        self._number = self._tools.memory.next_incident_number() if self._number is None else self._number + 1
+        return self._number
+
+
+def shown(incident: Incident) -> Incident:
+    """With the line that lists show, and with the title that it keeps from its opening on."""
+    line = first_line(News(verb=Verb.OPEN, incident=incident, at=incident.opened_at), _ENGLISH)
+    return replace(incident, first_line=line, title=incident.title or line)
+
+
+def _change(incident: Incident, finding: Finding) -> tuple[str, bool]:
+    """What changed against what was told, and whether that is to sound again."""
+    if rank(finding.severity) > rank(incident.worst):
+        return "worse", True
+    if set(finding.workloads_hit) - set(incident.victims):
+        return "victims", True
+    if rank(finding.severity) != rank(incident.severity):
+        return ("worse" if rank(finding.severity) > rank(incident.severity) else "better"), False
+    if finding.action is not incident.action:
+        return "action", False
+    return "", False
+
+
+def _refreshed(incident: Incident, found: OpenFinding, concern: Concern, at: datetime) -> Incident:
+    """The incident as the finding says it now."""
+    finding = found.finding
+    return shown(
+        replace(
+            _counted(incident, at),
+            finding=found.id,
+            severity=finding.severity,
+            action=finding.action,
+            sentence=finding.sentence,
+            impact=finding.impact,
+            subject=finding.subject,
+            victims=tuple(sorted({*incident.victims, *finding.workloads_hit})),
+            owner=concern.owner or incident.owner,
+            queue=concern.queue or incident.queue,
+            loss_gpus=finding.loss_gpus,
+            changed_at=at,
+        )
+    )
+
+
+def _counted(incident: Incident, at: datetime) -> Incident:
+    """With what it has cost until now."""
+    since = incident.changed_at or incident.opened_at
+    hours = max((at - since).total_seconds(), 0.0) / 3600.0
+    return replace(incident, gpu_hours_lost=incident.gpu_hours_lost + incident.loss_gpus * hours, changed_at=at)
+
+
+def _only_loss(fresh: Incident, incident: Incident) -> Incident:
+    """What was told stays as it was told."""
+    return replace(
+        incident, loss_gpus=fresh.loss_gpus, gpu_hours_lost=fresh.gpu_hours_lost, changed_at=fresh.changed_at
+    )
+
+
+def _differs(fresh: Incident, incident: Incident) -> bool:
+    """Whether anything that is shown changed; moments and running sums alone are no news."""
+    same = replace(fresh, changed_at=incident.changed_at, gpu_hours_lost=incident.gpu_hours_lost,
+                   loss_gpus=incident.loss_gpus)  # fmt: skip
+    return same != incident
