@@ -15,6 +15,7 @@ from trimtab.central import Central, Parts
 from trimtab.chores import Chore, slow_work
 from trimtab.clock import Clock, ScaledClock, SystemClock
 from trimtab.collect.scrape import ScrapePool
+from trimtab.context import Context
 from trimtab.detect.detector import catalogue
 from trimtab.detect.series import SERIES_METRICS
 from trimtab.errors import SettingsError, ShipError, TrimtabError
@@ -78,6 +79,7 @@ class Daemon:
         self._link = link_of(
             settings, clock=self.clock, audit=self._audit, devices=self._devices, reserves=self._reserves
         )
+        self._context = Context(settings=settings, history=self._history, clock=self.clock, page_url=lambda: self.url)
         self._work = self._parts()
         self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
@@ -136,6 +138,7 @@ class Daemon:
         self._people.stop()
         self._slow.shutdown(wait=False)
         self._scrapes.close()
+        self._context.close()
         self._database.close()
         log.info("daemon ended", cluster=self.settings.cluster)
 
@@ -213,6 +216,7 @@ class Daemon:
             ),
             link=self._link,
             box=self._box,
+            context=self._context,
         )
 
     def _make_beats(self) -> tuple[Beat, ...]:
@@ -225,6 +229,7 @@ class Daemon:
             beat("remember", central.remember, settings.store.commit_interval_seconds),
             beat("judge", central.judge, settings.detect.interval_seconds),
             beat("rebalance", central.rebalance, settings.plan.interval_seconds),
+            beat("alertmanager", self._context.tick, settings.alertmanager.interval_seconds),
         ]
         if self._link.lease is not None and settings.kubernetes is not None:
             beats.append(beat("lease", self._link.lease.tick, settings.kubernetes.lease_retry_seconds))
@@ -271,6 +276,7 @@ class Daemon:
             exposition=daemon_metrics(self.view, has_dcgm_names=self.settings.metrics.dcgm_aliases),
             discovery=self._vantage.discovery,
             window=lambda: self.view().window,
+            alerting=self._context.alerting(self._box),
         )
         listener = Listener(
             app,

@@ -60,6 +60,7 @@ class Vantage:
             scrape_failures_total=dict(self.scrapes.tally.failures_total),
             board_readers=parts.box.readers,
             cluster=parts.link.facts(),
+            alerting=parts.context.facts() if parts.context is not None else None,
             page_url=_page_url(parts.settings.people),
             budget=central.budget,
         )

@@ -14,6 +14,7 @@ import requests
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from tests.builders import BUSY, CLUSTER, a_gpu, a_node, a_reading, a_report, a_snapshot, a_window, an_xid, gpu_uuid
+from tests.fakes.alerting import ALERTING
 from tests.fakes.clock import START
 from tests.fakes.people import NOW, a_board, a_breaker, a_command, a_record, a_scene, a_veto
 
@@ -112,6 +113,7 @@ FACTS = DaemonFacts(
     scrape_failures_total={"gpu-03": 2},
     board_readers=1,
     page_url="https://trimtab.example",
+    alerting=ALERTING,
     command_changes_total={("consolidate", "missed"): 1, ("evacuate", "settled"): 2},
     budget=Budget(
         moves_left=3,

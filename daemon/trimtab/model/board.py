@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from trimtab.model.advice import OpenFinding
+from trimtab.model.alerts import ForeignAlert, Quiet
 from trimtab.model.command import Command, Mode, Outcome, Refusal
 from trimtab.model.standing import Standing
 
@@ -203,6 +204,10 @@ class Board:
     """A release of everything that is under way, or has ended lately."""
     records: tuple[RuleRecord, ...] = ()
     """Of the rules that have carried something out."""
+    quiet: tuple[Quiet, ...] = ()
+    """Silences and maintenance windows that hold, each with the findings that it keeps from paging."""
+    alerts: tuple[ForeignAlert, ...] = ()
+    """What others say now, the newest first; beside a finding it is evidence of source `alert`."""
     beats: Mapping[str, str] = field(default_factory=dict)
     """Beat -> its last sentence."""
     last_finding_at: datetime | None = None

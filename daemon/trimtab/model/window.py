@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from trimtab.model.alerts import ForeignAlert
 from trimtab.model.cluster import ClusterSnapshot, GpuKey
 from trimtab.model.reading import Event, GpuReading
 
@@ -83,3 +84,5 @@ class Window:
     series: Mapping[str, Series] = field(default_factory=dict)
     snapshot: ClusterSnapshot | None = None
     driver_version: Mapping[str, str] = field(default_factory=dict)
+    alerts: Sequence[ForeignAlert] = ()
+    """What others say: context to be shown beside findings, never a ground for one."""

@@ -28,6 +28,7 @@ from trimtab.clock import Clock
 from trimtab.errors import LedgerConflict, StoreError, TrimtabError
 from trimtab.model.window import Window
 from trimtab.settings import DaemonSettings
+from trimtab.show.api_alerts import Alerting
 from trimtab.show.api_knock import SAFE_METHODS, authenticate, check_origin, keep_session, knock_of
 from trimtab.show.api_pages import page_routes
 from trimtab.show.api_routes import ApiError, Call, People, Reply, Route, Scope
@@ -41,9 +42,6 @@ from trimtab.show.discovery import Discovery
 from trimtab.show.openapi import openapi_document
 from trimtab.show.peers import Peers
 from trimtab.show.stream import HEARTBEAT_SECONDS
-
-BODY_BYTES_MAX = 64 * 1024
-"""A decision is a few hundred bytes."""
 
 COMPRESS_BYTES_MIN = 32 * 1024
 
@@ -64,6 +62,7 @@ def people_app(
     web_directory: Path | None = None,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
     window: Callable[[], Window | None] | None = None,
+    alerting: Alerting | None = None,
 ) -> Starlette:
     """The application: API, page, events, /metrics.
 
@@ -83,6 +82,7 @@ def people_app(
         exposition=exposition,
         heartbeat_seconds=heartbeat_seconds,
         window=window,
+        alerting=alerting,
     )
     document = msgspec.json.encode(openapi_document(ROUTES))
     peers = Peers(settings.metrics.allow_from, key="metrics.allow_from")
@@ -134,8 +134,8 @@ async def _body(route: Route, request: Request) -> Any:  # noqa: ANN401 - the ro
     raw = bytearray()
     async for chunk in request.stream():
         raw += chunk
-        if len(raw) > BODY_BYTES_MAX:
-            raise ApiError(413, f"The body is larger than {BODY_BYTES_MAX} bytes.")
+        if len(raw) > route.body_bytes_max:
+            raise ApiError(413, f"The body is larger than {route.body_bytes_max} bytes.")
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if raw and media_type != "application/json":
         raise ApiError(415, "Send the body as application/json.")

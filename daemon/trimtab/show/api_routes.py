@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -18,6 +18,9 @@ from trimtab.model.window import Window
 from trimtab.show.api_types import Check, Decisions, Memory
 from trimtab.show.auth import Caller, Door, Knock
 from trimtab.show.board import BoardBox
+
+if TYPE_CHECKING:
+    from trimtab.show.api_alerts import Alerting
 
 
 class Scope(StrEnum):
@@ -68,6 +71,8 @@ class People:
     heartbeat_seconds: float
     window: Callable[[], Window | None] | None = None
     """The last readings of all GPUs."""
+    alerting: Alerting | None = None
+    """Alerts of others, silences, maintenance windows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,4 +113,6 @@ class Route:
     body: type[Struct] | None = None
     errors: tuple[int, ...] = ()
     media_type: str = "application/json"
+    body_bytes_max: int = 64 * 1024
+    """A decision is a few hundred bytes."""
     tags: tuple[str, ...] = field(default=("board",))

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from trimtab.model.advice import OpenFinding
+from trimtab.model.alerts import Maintenance
 from trimtab.model.board import Board, CommandRow, GpuHistory
+from trimtab.show import api_alerts as around
 from trimtab.show import api_fleet as fleet
 from trimtab.show import api_handlers as does
 from trimtab.show import api_people as who
 from trimtab.show import api_types as types
+from trimtab.show import api_types_alerts as alerts
 from trimtab.show import api_types_people as people
+from trimtab.show.alertmanager.webhook import Webhook
 from trimtab.show.api_routes import Route, Scope
 
 _READ = Scope.VIEWER
 _ACT = Scope.OPERATOR
 _DECIDE = ("decisions",)
 _PEOPLE = ("people",)
+_ALERTS = ("alerts",)
 
 # fmt: off
 ROUTES: tuple[Route, ...] = (
@@ -88,5 +93,23 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path="/api/v1/sessions/{id}/end", handler=who.end_session, response=people.Ended,
           body=types.Nothing, scope=_READ, errors=(400, 404, 413, 415, 422, 503), tags=_PEOPLE,
           summary="End a session: one's own, or as admin anybody's"),
+    Route(method="POST", path="/api/v1/webhooks/alertmanager", handler=around.hear, response=alerts.AlertsHeard,
+          body=Webhook, scope=Scope.WEBHOOK, errors=(400, 409, 413, 415, 422, 503), tags=_ALERTS,
+          body_bytes_max=around.WEBHOOK_BYTES_MAX, summary="Take other people's alerts in, as context"),
+    Route(method="GET", path="/api/v1/alerts", handler=around.alerts, response=alerts.Alerts, query=alerts.AlertsQuery,
+          scope=_READ, errors=(409, 422, 503), tags=_ALERTS, summary="Other people's alerts, the newest first"),
+    Route(method="GET", path="/api/v1/quiet", handler=around.quiet, response=alerts.QuietNow, scope=_READ,
+          errors=(409, 503), tags=_ALERTS, summary="Silences and maintenance windows that hold, and what they hush"),
+    Route(method="GET", path="/api/v1/maintenance", handler=around.maintenance, response=alerts.MaintenanceWindows,
+          scope=_READ, errors=(409, 503), tags=_ALERTS, summary="Maintenance windows"),
+    Route(method="POST", path="/api/v1/maintenance", handler=around.add_maintenance, response=Maintenance,
+          body=alerts.MaintenanceAsked, scope=_ACT, errors=(400, 409, 413, 415, 422, 503), tags=_ALERTS,
+          summary="Let faults of a node, rack or queue page nobody for a while; evacuations go on"),
+    Route(method="POST", path="/api/v1/maintenance/{id}/extend", handler=around.extend_maintenance,
+          response=Maintenance, body=alerts.MaintenanceExtended, scope=_ACT,
+          errors=(400, 404, 409, 413, 415, 422, 503), tags=_ALERTS, summary="Let a window end at another time"),
+    Route(method="POST", path="/api/v1/maintenance/{id}/end", handler=around.end_maintenance, response=Maintenance,
+          body=types.Nothing, scope=_ACT, errors=(400, 404, 409, 413, 415, 422, 503), tags=_ALERTS,
+          summary="End a window now; what is still wrong pages"),
 )
 # fmt: on

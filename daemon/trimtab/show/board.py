@@ -102,6 +102,8 @@ def build_board(
         vetoes=around.vetoes,
         release=around.release,
         notes=around.notes,
+        quiet=around.quiet,
+        alerts=around.alerts,
         records=tuple(record for _, record in sorted((records or {}).items()) if record.measured),
         blind=tuple(dict.fromkeys((*blind, *blind_sentences(nodes, at=at, has_snapshot=snapshot is not None)))),
         beats=beats or {},

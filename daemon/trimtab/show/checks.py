@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trimtab.clock import age_text
+from trimtab.show.alertmanager.facts import alerting_checks
 from trimtab.show.api_types import Check
 from trimtab.show.metrics_facts import BeatFacts, DaemonView
 
@@ -16,7 +17,12 @@ INBOX_FULL_RATIO = 0.5
 
 def daemon_checks(view: DaemonView) -> tuple[Check, ...]:
     """The checks, in the order of the path."""
-    return (*_inbox(view), *(_beat(beat) for beat in view.facts.beats), *_sight(view), *_detectors(view))
+    beats = (_beat(beat) for beat in view.facts.beats)
+    return (*_inbox(view), *beats, *_sight(view), *_detectors(view), *_alerting(view))
+
+
+def _alerting(view: DaemonView) -> Iterable[Check]:
+    return alerting_checks(view.facts.alerting) if view.facts.alerting is not None else ()
 
 
 def _inbox(view: DaemonView) -> Iterable[Check]:

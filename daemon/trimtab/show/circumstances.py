@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from trimtab.model.alerts import ForeignAlert, Quiet
 from trimtab.model.board import ReleaseRow
 from trimtab.model.command import AuditLine, read_mark
 from trimtab.model.standing import Standing
@@ -21,6 +22,8 @@ class Circumstances:
     vetoes: tuple[Standing, ...] = ()
     release: ReleaseRow | None = None
     notes: tuple[str, ...] = ()
+    quiet: tuple[Quiet, ...] = ()
+    alerts: tuple[ForeignAlert, ...] = ()
 
 
 def pause_sentences(

@@ -9,6 +9,7 @@ from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.board import Board, CellState, Strip
 from trimtab.model.command import Mode
 from trimtab.model.window import GpuNow, Window
+from trimtab.show.metrics_alerting import fill_alerting
 from trimtab.show.metrics_facts import ClusterFacts, DaemonFacts, DaemonView
 from trimtab.show.metrics_families import Families, instance_labels, timestamp
 from trimtab.show.metrics_plans import fill_plans
@@ -73,6 +74,8 @@ def _fill_facts(families: Families, facts: DaemonFacts) -> None:
         families.add("trimtab_command_changes_total", count, rule, state)
     if facts.cluster is not None:
         _fill_link(families, facts.cluster)
+    if facts.alerting is not None:
+        fill_alerting(families, facts.alerting)
 
 
 def _fill_link(families: Families, facts: ClusterFacts) -> None:

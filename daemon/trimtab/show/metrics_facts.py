@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from trimtab.model.board import Board
 from trimtab.model.command import Budget
 from trimtab.model.reading import Report
 from trimtab.model.window import Window
+
+if TYPE_CHECKING:
+    from trimtab.show.alertmanager.facts import AlertingFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +131,8 @@ class DaemonFacts:
     """What the last rebalance beat was allowed to spend."""
     cluster: ClusterFacts | None = None
     """None = no cluster is read through its own API."""
+    alerting: AlertingFacts | None = None
+    """Alertmanager, both ways; None = the daemon was put together without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -244,6 +244,29 @@ OWN: tuple[OwnMetric, ...] = (
     OwnMetric(name="trimtab_scrape_failures_total", labels=("node",), kind=_COUNTER, daemon=True,
               help="Exporter pages that could not be read."),
     OwnMetric(name="trimtab_board_readers", daemon=True, help="Pages that are open on the events stream."),
+    # --- Alertmanager, both ways
+    OwnMetric(name="trimtab_alertmanager_posts_total", labels=("peer", "result"), kind=_COUNTER, daemon=True,
+              help="Posts of our alerts to a peer by result: taken, refused, failed, withheld."),
+    OwnMetric(name="trimtab_alertmanager_taken_timestamp_seconds", labels=("peer",), daemon=True,
+              help="When a peer last took our alerts."),
+    OwnMetric(name="trimtab_alertmanager_failing", labels=("peer",), daemon=True,
+              help="1 while a peer does not take our alerts, else 0."),
+    OwnMetric(name="trimtab_alertmanager_open_alerts", daemon=True,
+              help="Our alerts that stand with Alertmanager: incidents that it pages."),
+    OwnMetric(name="trimtab_alertmanager_left_out_alerts", daemon=True,
+              help="Open incidents that are not pushed because there are too many."),
+    OwnMetric(name="trimtab_silence_reads_total", labels=("result",), kind=_COUNTER, daemon=True,
+              help="Times that Alertmanager was asked for its silences, by result: read, failed."),
+    OwnMetric(name="trimtab_silences", daemon=True,
+              help="Silences of Alertmanager that hold; absent where they are not read."),
+    OwnMetric(name="trimtab_maintenance_windows", daemon=True, help="Maintenance windows that hold."),
+    OwnMetric(name="trimtab_quiet_incidents", daemon=True,
+              help="Open incidents that a silence or a maintenance window keeps from paging."),
+    OwnMetric(name="trimtab_foreign_alerts", daemon=True,
+              help="Other people's alerts that fire, as the webhook brought them."),
+    OwnMetric(name="trimtab_webhook_alerts_total", labels=("outcome",), kind=_COUNTER, daemon=True,
+              help="Alerts that the webhook brought, by what became of them: opened, resolved, repeated, "
+                   "repeated_end, late, left_out, ours, elsewhere, nameless, not_kept, too_many."),
 )
 # fmt: on
 

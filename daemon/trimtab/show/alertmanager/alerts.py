@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -33,7 +33,7 @@ class Frame:
     """What all alerts of a daemon share."""
 
     settings: AlertmanagerSettings
-    page_url: str = ""
+    page_url: Callable[[], str] = str
     """Where people reach the page; empty = no link."""
     runbook_base: str = ""
 
@@ -96,9 +96,9 @@ def _annotations(incident: Incident, frame: Frame) -> dict[str, str]:
 
 
 def _link(incident: Incident, frame: Frame) -> str:
-    if not frame.page_url:
+    base = frame.page_url().rstrip("/")
+    if not base:
         return ""
-    base = frame.page_url.rstrip("/")
     return f"{base}/f/{incident.finding}" if incident.finding is not None else f"{base}/"
 
 

@@ -114,14 +114,15 @@ class Pusher:
         left_out = f"; {self.left_out} beyond alertmanager.alerts_max not pushed" if self.left_out else ""
         return f"{len(self.open_alerts)} alerts stand, {told} posted{left_out}{troubles}"
 
-    def heard_up_since(self, name: str, up_since: datetime) -> None:
+    def heard_up_since(self, name: str, up_since: datetime, version: str = "") -> None:
         """A peer said since when it runs: one that started anew knows nothing and is told everything."""
         for line in self._lines:
             if line.facts.name == name:
                 if line.up_since is not None and line.up_since != up_since:
                     line.told.clear()
                     line.first_told.clear()
-                line.up_since = up_since
+                    line.due_at_seconds = 0.0
+                line.up_since, line.facts.version = up_since, version
 
     # --- what should stand
 

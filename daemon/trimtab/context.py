@@ -1,0 +1,152 @@
+"""What surrounds the findings: others' alerts, silences, maintenance windows, and the alerts that we push.
+
+One beat keeps it up; the other beats ask it what they need and wait for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from trimtab.clock import Clock, SystemClock
+from trimtab.detect.closing import NODES
+from trimtab.model.advice import OpenFinding
+from trimtab.model.alerts import ForeignAlert, MaintenanceScope, Quiet
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.oncall import Incident
+from trimtab.settings import DaemonSettings
+from trimtab.show.alertmanager.alerts import Frame
+from trimtab.show.alertmanager.desk import Desk, Scene
+from trimtab.show.alertmanager.facts import AlertingFacts, alerting_facts
+from trimtab.show.alertmanager.others import Others
+from trimtab.show.alertmanager.windows import Windows
+from trimtab.show.api_alerts import Alerting
+from trimtab.show.board import BoardBox
+from trimtab.store.history import History
+
+ALERTS_SHOWN_MAX = 200
+"""Others' alerts on the board; all of them are at GET /api/v1/alerts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the last judgement saw, as far as silences and windows ask."""
+
+    findings: Mapping[int, OpenFinding]
+    racks: Mapping[str, str]
+
+
+class Context:
+    """Made by the assembly; the judging beat tells it what it saw."""
+
+    def __init__(
+        self,
+        *,
+        settings: DaemonSettings,
+        history: History,
+        clock: Clock,
+        wall: Clock | None = None,
+        page_url: Callable[[], str] | None = None,
+    ) -> None:
+        """Nothing is sent yet. Raises SettingsError.
+
+        `page_url`: where people reach the page, asked when a link is made; without it, what the settings say.
+        """
+        wall = wall or (clock if isinstance(clock, SystemClock) else SystemClock())
+        self._history = history
+        self._clock = clock
+        self._seen = Seen(findings={}, racks={})
+        self.desk = Desk(
+            frame=Frame(
+                settings=settings.alertmanager,
+                page_url=page_url or (lambda: settings.people.public_url),
+                runbook_base=settings.oncall.runbook_url,
+            ),
+            memory=history,
+            clock=clock,
+            wall=wall,
+            scene=Scene(nodes_of=self._nodes_of, racks=lambda: self._seen.racks),
+        )
+        self.others = Others(
+            memory=history,
+            settings=settings.alertmanager.others,
+            cluster=settings.cluster,
+            clock=clock,
+            wall=wall,
+        )
+        self._incidents: tuple[Incident, ...] = ()
+        self.others.standing()
+
+    def tick(self) -> str:
+        """The beat: push what Alertmanager pages, read silences, keep windows, let others' alerts age."""
+        self._incidents = self._history.open_incidents()
+        said = self.desk.tick(self._incidents)
+        aged = self.others.age_when_due()
+        return said + (f"; {aged} alerts of others were not heard of again" if aged else "")
+
+    def alerts(self) -> tuple[ForeignAlert, ...]:
+        """Others' alerts that stand, for the window."""
+        return self.others.standing()
+
+    def shown(self) -> tuple[ForeignAlert, ...]:
+        """Those that the board has room for, the newest first."""
+        return self.others.last_read[:ALERTS_SHOWN_MAX]
+
+    def see(self, findings: Iterable[OpenFinding], snapshot: ClusterSnapshot | None) -> None:
+        """What a judgement found, before anybody is told of it."""
+        racks = self._seen.racks
+        if snapshot is not None:
+            racks = {node.name: node.rack for node in snapshot.nodes if node.rack is not None}
+        self._seen = Seen(findings={one.id: one for one in findings}, racks=racks)
+
+    def why_quiet(self, incident: Incident, now: datetime) -> str | None:
+        """Why an incident is to wake nobody now; None = page."""
+        return self.desk.why_quiet(incident, now)
+
+    def quiet(self, now: datetime) -> tuple[Quiet, ...]:
+        """What keeps people asleep now, for the board."""
+        return self.desk.standing(self._incidents, now)
+
+    def alerting(self, box: BoardBox) -> Alerting:
+        """What the API's routes about all this work on; names are checked against the board."""
+        windows = Windows(
+            memory=self._history,
+            desk=self.desk,
+            clock=self._clock,
+            known=lambda: _names_on(box),
+            nodes_of_rack=self.nodes_of_rack,
+        )
+        return Alerting(desk=self.desk, others=self.others, windows=windows, quiet=self.quiet)
+
+    def facts(self) -> AlertingFacts:
+        """All of it as numbers and sentences."""
+        return alerting_facts(self.desk, self.others, quiet=self.quiet(self._clock.now()))
+
+    def nodes_of_rack(self, rack: str) -> tuple[str, ...]:
+        """The nodes of a rack, as the scheduler says; none where it does not."""
+        return tuple(sorted(node for node, name in self._seen.racks.items() if name == rack))
+
+    def close(self) -> None:
+        """Hang up. What is open with Alertmanager stays open: the next daemon goes on with it."""
+        self.desk.close()
+
+    def _nodes_of(self, incident: Incident) -> tuple[str, ...]:
+        found = self._seen.findings.get(incident.finding) if incident.finding is not None else None
+        named = found.finding.facts.get(NODES, "").split() if found is not None else []
+        own = [incident.subject.node] if incident.subject.node else []
+        return tuple(dict.fromkeys((*own, *named)))
+
+
+def _names_on(box: BoardBox) -> dict[MaintenanceScope, frozenset[str]]:
+    """What windows can be about, as the last board has it."""
+    latest = box.latest()
+    if latest is None:
+        return {}
+    board = latest.board
+    queues = {queue.name for queue in board.queues} | {job.queue for job in board.jobs if job.queue}
+    return {
+        MaintenanceScope.NODE: frozenset(node.name for node in board.nodes),
+        MaintenanceScope.RACK: frozenset(node.rack for node in board.nodes if node.rack),
+        MaintenanceScope.QUEUE: frozenset(queues),
+    }
