@@ -174,8 +174,9 @@ def _welcome(people: People, request: Request) -> Callable[[], bool]:
 
 
 def _sign_in(people: People, request: Request) -> Response:
-    peer = people.door.peer(knock_of(request))
-    session = people.door.redeem(request.path_params["secret"], peer=peer)
+    knock = knock_of(request)
+    peer = people.door.peer(knock)
+    session = people.door.redeem(request.path_params["secret"], peer=peer, former=knock.session)
     if session is None:
         return PlainTextResponse(
             "This link has been used already or is older than ten minutes. Make a new one: trimtab link\n",

@@ -10,7 +10,8 @@ from msgspec import Meta, Struct
 from trimtab.model.people import PersonSession, PersonToken, Role, SignedInBy
 from trimtab.show.api_types import _Body
 
-PersonName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}$")]
+PersonName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}$(?!\n)")]
+"""`$` alone would let a line break at the end pass."""
 DAYS_MAX = 3660
 
 

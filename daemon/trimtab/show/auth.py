@@ -17,7 +17,7 @@ from trimtab.clock import Clock
 from trimtab.model.command import AuditLine
 from trimtab.model.people import PersonSession, Role, SignedInBy
 from trimtab.show.attempts import Attempts, TooManyAttempts
-from trimtab.show.passes import Passes, Register, digest
+from trimtab.show.passes import TOKEN_PREFIX, Passes, Register, digest
 from trimtab.show.proxied import Forged, Proxies
 from trimtab.show.refusals import Refusals
 
@@ -105,14 +105,19 @@ class Door:
         """A secret that opens the page once, within ten minutes, as `who`; used at `/open/{secret}`."""
         return self.passes.new_link(who=who, role=role)
 
-    def redeem(self, secret: str, *, peer: str = "") -> str | None:
-        """A session for a link's secret, which is used up by it; None when it is unknown. Raises TooManyAttempts."""
+    def redeem(self, secret: str, *, peer: str = "", former: str | None = None) -> str | None:
+        """A session for a link's secret, which is used up by it; None when it is unknown. Raises TooManyAttempts.
+
+        `former` is the session that the browser still had: it ends.
+        """
         self._begin(peer)
         link = self.passes.use_link(secret)
         if link is None:
             self._failed(peer, "a link that is unknown, used or too old")
             return None
         self._attempts.was_right(peer)
+        if former is not None:
+            self.sign_out(former)
         return self.passes.open_session(who=link.who, role=link.role, by=SignedInBy.LINK, peer=peer)[1]
 
     def sign_in(self, token: str, *, peer: str = "", former: str | None = None) -> tuple[Caller, str] | None:
@@ -122,15 +127,14 @@ class Door:
         """
         self._begin(peer)
         caller = self._person(token.strip(), said_who=None)
-        if caller is None or caller.role in (None, Role.WEBHOOK):
+        if caller is None or caller.role is None or caller.role is Role.WEBHOOK:
             self._failed(peer, "a token that is wrong, revoked or run out" if caller is None else "a webhook's token")
             return None
         self._attempts.was_right(peer)
         if former is not None:
             self.sign_out(former)
-        role = caller.role or Role.VIEWER
         session, secret = self.passes.open_session(
-            who=caller.who, role=role, by=SignedInBy.TOKEN, token_id=caller.token_id, peer=peer
+            who=caller.who, role=caller.role, by=SignedInBy.TOKEN, token_id=caller.token_id, peer=peer
         )
         return self._of_session(session), secret
 
@@ -146,9 +150,11 @@ class Door:
 
         `said_who` is the name that a verb gives for the audit line: a claim by whoever holds the operator's token.
         """
-        if bearer := _bearer(knock.authorization):
+        proxied, bearer = self._by_proxy(knock), _bearer(knock.authorization)
+        # A proxy may hand on a bearer of its own kind: that says nothing here, its word about the person does.
+        if bearer and (proxied is None or self._is_ours(bearer)):
             return self._by_token(bearer, knock)
-        return self._by_proxy(knock) or self._by_session(knock.session)
+        return proxied or self._by_session(knock.session)
 
     def is_operators_token(self, authorization: str | None) -> bool:
         """Whether the Authorization header carries the operator's own token; constant time."""
@@ -171,6 +177,9 @@ class Door:
         is_forwarded = any(knock.headers(name) for name in ("Forwarded", "X-Forwarded-For"))
         is_near = not is_forwarded and _is_loopback(knock.peer) and _is_loopback(self._listen_host)
         return self._metrics_token is None and is_near and _is_loopback(_host_name(host))
+
+    def _is_ours(self, secret: str) -> bool:
+        return secret.startswith(TOKEN_PREFIX) or hmac.compare_digest(digest(secret), self._token)
 
     def _by_token(self, secret: str, knock: Knock) -> Caller | None:
         """Known tokens are not held up by a neighbour's wrong ones; an unknown one is looked at only so often."""
