@@ -27,6 +27,8 @@ class SlackReceiver(Receiver):
         self.token = token
         self.channel = channel
         self.messages: dict[str, dict[str, Any]] = {}
+        self.said: list[str] = []
+        """Lock-screen lines of what was posted, in order; edits wake nobody."""
         self.woken: list[str] = []
         """Mentions that would have woken people."""
         self._numbers = itertools.count(1)
@@ -61,6 +63,7 @@ class SlackReceiver(Receiver):
         if not document.get("text") and not document.get("blocks"):
             return self._no("no_text")
         self._wake(document)
+        self.said.append(document["text"])
         stamp = f"1700000000.{next(self._numbers):06d}"
         self.messages[stamp] = document
         return Reply(body={"ok": True, "channel": self.channel, "ts": stamp, "message": {"text": document["text"]}})
@@ -137,20 +140,18 @@ class TeamsReceiver(Receiver):
         if card.get("type") != "AdaptiveCard" or card.get("version") not in ("1.2", "1.3", "1.4", "1.5"):
             return "not a card"
         elements = [*card["body"], *(item for one in card["body"] for item in one.get("items", []))]
-        for element in elements:
-            if element["type"] == "RichTextBlock":
-                if not all(run["type"] == "TextRun" and isinstance(run["text"], str) for run in element["inlines"]):
-                    return "inlines"
-            elif element["type"] == "TextBlock":
-                if not isinstance(element.get("text"), str):
-                    return "text"
-            elif element["type"] != "Container":
-                return f"unknown element {element['type']}"
-        if not all(
-            one["type"] == "Action.OpenUrl" and one["url"].startswith("http") for one in card.get("actions", [])
-        ):
-            return "action"
-        return ""
+        if not all(self._is_element(element) for element in elements):
+            return "element"
+        actions = card.get("actions", [])
+        is_linked = all(one["type"] == "Action.OpenUrl" and one["url"].startswith("http") for one in actions)
+        return "" if is_linked else "action"
+
+    def _is_element(self, element: dict[str, Any]) -> bool:
+        if element["type"] == "RichTextBlock":
+            return all(run["type"] == "TextRun" and isinstance(run["text"], str) for run in element["inlines"])
+        if element["type"] == "TextBlock":
+            return isinstance(element.get("text"), str)
+        return bool(element["type"] == "Container")
 
 
 class FeishuReceiver(Receiver):

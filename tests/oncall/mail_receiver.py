@@ -40,7 +40,7 @@ class Mailbox:
         assert isinstance(mail, EmailMessage)
         if not (mail["Message-ID"] and mail["Date"] and mail["From"]):
             return "550 5.7.1 a mail needs Message-ID, Date and From"
-        if len(mail.get_all("Message-ID")) != 1 or any(len(line) > 998 for line in envelope.content.splitlines()):
+        if len(mail.get_all("Message-ID", [])) != 1 or any(len(line) > 998 for line in envelope.content.splitlines()):
             return "550 5.6.0 not as RFC 5322 wants it"
         self.mails.append(mail)
         self.was_encrypted.append(session.ssl is not None)
