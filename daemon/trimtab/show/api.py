@@ -31,6 +31,7 @@ from trimtab.settings import DaemonSettings
 from trimtab.show.api_alerts import Alerting
 from trimtab.show.api_knock import SAFE_METHODS, authenticate, check_origin, keep_session, knock_of
 from trimtab.show.api_pages import page_routes
+from trimtab.show.api_raw import raw_body
 from trimtab.show.api_routes import ApiError, Call, People, Reply, Route, Scope
 from trimtab.show.api_scraped import scraped_routes
 from trimtab.show.api_table import ROUTES
@@ -39,6 +40,7 @@ from trimtab.show.attempts import TooManyAttempts
 from trimtab.show.auth import Door, Knock
 from trimtab.show.board import BoardBox, Published
 from trimtab.show.discovery import Discovery
+from trimtab.show.oncall.desk import Desk
 from trimtab.show.openapi import openapi_document
 from trimtab.show.peers import Peers
 from trimtab.show.stream import HEARTBEAT_SECONDS
@@ -62,6 +64,7 @@ def people_app(
     web_directory: Path | None = None,
     heartbeat_seconds: float = HEARTBEAT_SECONDS,
     window: Callable[[], Window | None] | None = None,
+    oncall: Desk | None = None,
     alerting: Alerting | None = None,
 ) -> Starlette:
     """The application: API, page, events, /metrics.
@@ -82,6 +85,7 @@ def people_app(
         exposition=exposition,
         heartbeat_seconds=heartbeat_seconds,
         window=window,
+        oncall=oncall,
         alerting=alerting,
     )
     document = msgspec.json.encode(openapi_document(ROUTES))
@@ -120,6 +124,7 @@ async def _call(people: People, route: Route, request: Request) -> Call:
         id=request.path_params.get("id", 0),
         query=_query(route, request) if route.query else None,
         body=await _body(route, request) if route.body else None,
+        raw=await raw_body(request, bytes_max=route.body_bytes_max) if route.is_raw else b"",
     )
 
 

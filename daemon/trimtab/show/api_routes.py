@@ -18,6 +18,7 @@ from trimtab.model.window import Window
 from trimtab.show.api_types import Check, Decisions, Memory
 from trimtab.show.auth import Caller, Door, Knock
 from trimtab.show.board import BoardBox
+from trimtab.show.oncall.desk import Desk
 
 if TYPE_CHECKING:
     from trimtab.show.api_alerts import Alerting
@@ -71,6 +72,8 @@ class People:
     heartbeat_seconds: float
     window: Callable[[], Window | None] | None = None
     """The last readings of all GPUs."""
+    oncall: Desk | None = None
+    """Incidents, the outbox, who pages."""
     alerting: Alerting | None = None
     """Alerts of others, silences, maintenance windows."""
 
@@ -86,6 +89,8 @@ class Call:
     id: int = 0
     query: Any = None
     body: Any = None
+    raw: bytes = b""
+    """The body as it came, where the route asks for that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +118,8 @@ class Route:
     body: type[Struct] | None = None
     errors: tuple[int, ...] = ()
     media_type: str = "application/json"
+    is_raw: bool = False
+    """The handler gets the body as it came, whatever it is: what is signed is checked byte by byte."""
     body_bytes_max: int = 64 * 1024
     """A decision is a few hundred bytes."""
     tags: tuple[str, ...] = field(default=("board",))

@@ -14,6 +14,7 @@ from trimtab.show import api_types_alerts as alerts
 from trimtab.show import api_types_people as people
 from trimtab.show.alertmanager.webhook import Webhook
 from trimtab.show.api_routes import Route, Scope
+from trimtab.show.api_table_oncall import ONCALL_ROUTES
 
 _READ = Scope.VIEWER
 _ACT = Scope.OPERATOR
@@ -111,5 +112,6 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path="/api/v1/maintenance/{id}/end", handler=around.end_maintenance, response=Maintenance,
           body=types.Nothing, scope=_ACT, errors=(400, 404, 409, 413, 415, 422, 503), tags=_ALERTS,
           summary="End a window now; what is still wrong pages"),
+    *ONCALL_ROUTES,
 )
 # fmt: on
