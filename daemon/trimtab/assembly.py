@@ -28,7 +28,9 @@ from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import AuditLine, Move, Refusal, read_mark
 from trimtab.model.devices import NodeDevices
 from trimtab.model.reading import Delivery
+from trimtab.onduty import on_duty
 from trimtab.plan.planner import RULE_NAMES, Planner
+from trimtab.rehearsal import Rehearsal
 from trimtab.service import Service
 from trimtab.settings import DaemonSettings, SimulatedSettings, read_token
 from trimtab.ship.inbox import Inbox
@@ -80,6 +82,14 @@ class Daemon:
             settings, clock=self.clock, audit=self._audit, devices=self._devices, reserves=self._reserves
         )
         self._context = Context(settings=settings, history=self._history, clock=self.clock, page_url=lambda: self.url)
+        self._duty = on_duty(
+            settings,
+            history=self._history,
+            clock=self.clock,
+            page_url=lambda: self.url,
+            why_not_well=self._why_not_well,
+            quiet=self._context,
+        )
         self._work = self._parts()
         self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
@@ -217,6 +227,7 @@ class Daemon:
             link=self._link,
             box=self._box,
             context=self._context,
+            bell=self._duty.bell,
         )
 
     def _make_beats(self) -> tuple[Beat, ...]:
@@ -235,7 +246,7 @@ class Daemon:
             beats.append(beat("lease", self._link.lease.tick, settings.kubernetes.lease_retry_seconds))
         if settings.scrape.targets:
             beats.append(beat("scrape", self._scrape, settings.scrape.interval_seconds))
-        return tuple(beats)
+        return (*beats, *self._duty.beats)
 
     def _scrape(self) -> str:
         """Read the exporters; their reports go the way of everybody's."""
@@ -276,6 +287,11 @@ class Daemon:
             exposition=daemon_metrics(self.view, has_dcgm_names=self.settings.metrics.dcgm_aliases),
             discovery=self._vantage.discovery,
             window=lambda: self.view().window,
+            oncall=self._duty.desk(
+                self.settings,
+                self._history,
+                Rehearsal(central=self.central, parts=self._work, bell=self._duty.bell).drill,
+            ),
             alerting=self._context.alerting(self._box),
         )
         listener = Listener(
@@ -316,6 +332,7 @@ class Daemon:
         """All minute-and-slower work, a reason beside each."""
         return (
             Chore(name="prune", minutes=PRUNE_MINUTES, run=self._prune),  # raw reports are kept for days, not for ever
+            *self._duty.chores,
         )
 
     def _prune(self) -> str:

@@ -11,14 +11,15 @@ from datetime import timedelta
 from pathlib import Path
 
 from trimtab.chores import Chore
-from trimtab.clock import Clock, SystemClock
+from trimtab.clock import Clock, SystemClock, unix_seconds
 from trimtab.errors import SettingsError
 from trimtab.loop import Beat
 from trimtab.model.oncall import Target
 from trimtab.settings import DaemonSettings
-from trimtab.settings.oncall_targets import PER_MINUTE, TargetSection
+from trimtab.settings.oncall_targets import PER_MINUTE, PagerDutySettings, SlackSettings, TargetSection
 from trimtab.show.oncall.bell import Bell
 from trimtab.show.oncall.delivery import Deliverer, DeliveryCounts, real_seconds
+from trimtab.show.oncall.desk import Desk, DrillMaker
 from trimtab.show.oncall.heartbeat import Heartbeat
 from trimtab.show.oncall.letters import Letters
 from trimtab.show.oncall.pager import Arbiter
@@ -45,10 +46,27 @@ class OnDuty:
     chores: tuple[Chore, ...]
     counts: DeliveryCounts = field(default_factory=DeliveryCounts)
 
+    callback_secrets: dict[str, tuple[Secret, ...]] = field(default_factory=dict)
+
     @property
     def targets(self) -> dict[str, Target]:
         """Each configured target, by name."""
         return {name: sender.target for name, sender in self.senders.items()}
+
+    def desk(self, settings: DaemonSettings, history: History, drill: DrillMaker) -> Desk:
+        """What the API works on."""
+        wall = SystemClock()
+        return Desk(
+            bell=self.bell,
+            arbiter=self.arbiter,
+            memory=history,
+            targets=self.targets,
+            nexts={name: target.next for name, target in settings.oncall.targets.items()},
+            counts=self.counts,
+            drill=drill,
+            unix_seconds_now=lambda: unix_seconds(wall.now()),
+            callback_secrets=self.callback_secrets,
+        )
 
 
 def on_duty(
@@ -123,7 +141,23 @@ def on_duty(
             Chore(name="drills", minutes=DRILLS_MINUTES, run=lambda: f"{bell.forget_drills(clock.now())} drills are gone"),
         ),
         counts=counts,
+        callback_secrets=_callback_secrets(settings),
     )
+
+
+def _callback_secrets(settings: DaemonSettings) -> dict[str, tuple[Secret, ...]]:
+    """What call-backs are signed with, by kind of target; of several targets of a kind, any of theirs."""
+    found: dict[str, list[Secret]] = {}
+    for name, target in settings.oncall.targets.items():
+        kind, path = "", ""
+        if isinstance(target, PagerDutySettings):
+            kind, path = "pagerduty", target.webhook_secrets_file
+        elif isinstance(target, SlackSettings):
+            kind, path = "slack", target.signing_secret_file
+        if path:
+            secret = Secret(Path(settings.state_directory) / path, of=f"oncall.targets.{name}")
+            found.setdefault(kind, []).append(secret)
+    return {kind: tuple(secrets) for kind, secrets in found.items()}
 
 
 def _place(directory: Path) -> str:
