@@ -12,7 +12,7 @@ from grafana_foundation_sdk.cog import builder as cog
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
 
-from dashboards.panels import ORANGE, POSTGRESQL, PROMETHEUS, Panel, to_builder
+from dashboards.panels import BLUE, ORANGE, POSTGRESQL, PROMETHEUS, Panel, to_builder
 
 WIDTH = 24
 TAG = "trimtab"

@@ -1,4 +1,4 @@
-"""Dashboards as built: what is committed is what the code says, by Grafana's own types, PromQL's grammar and the rules."""
+"""Dashboards as built: what is committed is what the code says, by Grafana's types, PromQL's grammar and our rules."""
 
 from __future__ import annotations
 
