@@ -1,0 +1,281 @@
+"""Roll-ups of one cluster, made on the way in: what came, who held what, and row by row what each minute was.
+
+`add` and `see` are called by the beats that remember and judge, and only take note; `roll` is a beat of its own.
+Whatever is written can be written again: a restart goes on from `received_ms`, the receipt of the earliest report that
+no row holds yet, and counts the minutes of everything later anew from the journal.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+
+from trimtab.clock import Clock, from_unix_ms, unix_ms
+from trimtab.model.board import Board
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.reading import Delivery
+from trimtab.model.rollup import HOUR, MINUTE, QUARTER, Tier
+from trimtab.settings.rollup import RollupSettings
+from trimtab.store.database import Database
+from trimtab.store.rollup_adopt import Adopter
+from trimtab.store.rollup_buffer import Buffer
+from trimtab.store.rollup_mend import Mender
+from trimtab.store.rollup_minute import minute_rows
+from trimtab.store.rollup_slots import Slots
+from trimtab.store.rollup_spans import SpanBook, TenureBook
+from trimtab.store.rollup_sums import BoardSums, Sums
+from trimtab.store.rollup_tiers import build_tier
+from trimtab.store.rollup_write import State, write_rows
+
+MENDED_MINUTES_MAX = 2000
+"""Minutes of nodes counted anew in one beat; a second of CPU or two."""
+FILLED_MS_MAX = 60 * MINUTE.ms
+"""After a daemon was away, so much of the time that nobody heard is written as unknown; the rest has no rows."""
+MARGIN_MS = 60_000
+"""Receipts so much before the point that was kept are counted anew as well: two daemons' clocks may differ."""
+POSTPONED_BEATS_MAX = 6
+"""While a backlog comes in, sums and coarser steps are made anew this seldom."""
+_DAY_MS = 86_400_000
+_RECEIVED, _FLUSHED = "received_ms", "flushed_ms"
+
+
+@dataclass(slots=True)
+class RollupCounts:
+    """Counts over the life of the daemon; /metrics reads them."""
+
+    rows_total: dict[str, int] = field(default_factory=dict)
+    """Rows written, by tier."""
+    failures_total: int = 0
+    mended_minutes_total: int = 0
+    """Minutes of nodes that were counted anew from the journal."""
+
+
+class Rollup:
+    """Takes note of what comes in, and rolls it up."""
+
+    def __init__(
+        self, database: Database, *, cluster: str, clock: Clock, settings: RollupSettings, hold_seconds: float
+    ) -> None:
+        """Go on from what the database says. `hold_seconds`: so long a sample stands for its GPU. Raises StoreError."""
+        self.counts = RollupCounts()
+        self._database = database
+        self._clock = clock
+        self._settings = settings
+        self._state = State(database, cluster=cluster)
+        self._slots = Slots(database, cluster=cluster)
+        self._tenures = TenureBook(database, cluster=cluster)
+        self._spans = SpanBook(database, self._slots, self._tenures, cluster=cluster)
+        self._sums = Sums(database, self._tenures, cluster=cluster)
+        self._adopter = Adopter(database, self._slots, self._spans, self._state, cluster=cluster)
+        hold_ms = round(hold_seconds * 1000)
+        self._hold_ms = hold_ms
+        now_ms = unix_ms(clock.now())
+        self._flushed_ms = self._first_open_minute(now_ms)
+        self._spans.recall(self._flushed_ms)
+        self._keep_ms = round(settings.minute_days * _DAY_MS) - HOUR.ms
+        self._buffer = Buffer(
+            self._slots, cluster=cluster, hold_ms=hold_ms, closed_ms=self._flushed_ms, keep_ms=self._keep_ms
+        )
+        self._mender = Mender(database, self._slots, self._spans, cluster=cluster, hold_ms=hold_ms)
+        self._seen: tuple[Board, ClusterSnapshot | None] | None = None
+        self._board_sums: dict[int, BoardSums] = {}
+        self._touched: dict[Tier, dict[int, set[int]]] = {QUARTER: {}, HOUR: {}}
+        """Steps of the coarser tiers, already built, some minutes of which were counted anew since: which GPUs."""
+        self._unsummed: set[int] = set()
+        self._postponed = 0
+        self._build_left()
+        self._lock = threading.Lock()
+        self._mark_tail(now_ms)
+
+    # --- what the other beats tell
+
+    def add(self, deliveries: Iterable[Delivery]) -> None:
+        """Take note of reports that the journal has stored."""
+        self._buffer.add(deliveries)
+
+    def see(self, board: Board, snapshot: ClusterSnapshot | None) -> None:
+        """Take note of a board: who holds what, what is wrong, and how much of it is lost."""
+        with self._lock:
+            self._seen = (board, snapshot)
+            minute = MINUTE.floor_ms(unix_ms(board.at))
+            sums = self._board_sums.setdefault(minute, BoardSums())
+            sums.add(board.strip.goodput_ratio, board.strip.stranded)
+
+    # --- the beat
+
+    def roll(self) -> str:
+        """Write down what changed, roll up minutes that are whole, and put right what came late. Raises StoreError."""
+        try:
+            return self._roll()
+        except Exception:
+            self.counts.failures_total += 1
+            raise
+
+    def finish(self) -> str:
+        """One last beat at the end of the daemon, so that its restart has little to count anew."""
+        return self.roll()
+
+    @property
+    def lag_seconds(self) -> float:
+        """How far the newest minute that is written lies back."""
+        return max((unix_ms(self._clock.now()) - self._flushed_ms) / 1000, 0.0)
+
+    @property
+    def waiting_minutes(self) -> int:
+        """Minutes of nodes that wait to be counted anew."""
+        return self._buffer.dirty_minutes
+
+    @property
+    def too_late_total(self) -> int:
+        """Reports that came after the rows that they belong to were deleted."""
+        return self._buffer.too_late_total
+
+    def _roll(self) -> str:
+        now_ms = unix_ms(self._clock.now())
+        self._slots.write()
+        changed = self._adopt()
+        minutes = 0
+        while self._flushed_ms + MINUTE.ms + self._grace_ms <= now_ms:
+            self._flush(self._flushed_ms)
+            minutes += 1
+        mended = self._mend()
+        if self._is_settled():
+            self._sum()
+            self._build_touched()
+        self._note(now_ms)
+        return f"{minutes} minutes rolled up, {mended} counted anew, {changed} changes of who holds what"
+
+    @property
+    def _grace_ms(self) -> int:
+        return round(self._settings.grace_seconds * 1000)
+
+    def _adopt(self) -> int:
+        with self._lock:
+            seen, self._seen = self._seen, None
+        if seen is None:
+            return 0
+        try:
+            return self._adopter.adopt(*seen)
+        except BaseException:
+            with self._lock:
+                self._seen = self._seen or seen
+            raise
+
+    def _flush(self, minute_ms: int) -> None:
+        """One whole minute of all GPUs, its sums, and the coarser steps that end with it."""
+        end_ms = minute_ms + MINUTE.ms
+        self._buffer.close(end_ms)
+        samples = self._buffer.samples(minute_ms)
+        pieces = self._spans.pieces(samples, begin_ms=minute_ms, end_ms=end_ms)
+        self._slots.write()
+        rows = minute_rows(samples, pieces, begin_ms=minute_ms, end_ms=end_ms, hold_ms=self._hold_ms)
+        nothing = np.zeros(0, np.int64)
+        written = write_rows(self._database, MINUTE, minute_ms, rows, ids=self._slots.ids(), replaced=nothing)
+        self._count(MINUTE, written)
+        with self._lock:
+            seen = self._board_sums.pop(minute_ms, BoardSums())
+            for old in [one for one in self._board_sums if one < minute_ms]:
+                del self._board_sums[old]
+        self._sums.boards(minute_ms, seen)
+        self._sums.minute(minute_ms)
+        for tier in (QUARTER, HOUR):
+            if end_ms % tier.ms == 0:
+                self._build(tier, end_ms - tier.ms, None)
+        self._state.put({_FLUSHED: end_ms})
+        self._flushed_ms = end_ms
+        self._buffer.forget(end_ms)
+        self._spans.forget(end_ms - MINUTE.ms)
+
+    def _mend(self) -> int:
+        found = self._buffer.dirty(minutes_max=MENDED_MINUTES_MAX)
+        if not found:
+            return 0
+        taken = self._buffer.take(found)
+        try:
+            replaced = self._mender.mend(found)
+        except BaseException:
+            self._buffer.give_back(taken)
+            raise
+        for minute, slots in replaced.items():
+            self._unsummed.add(minute)
+            for tier, steps in self._touched.items():
+                if tier.floor_ms(minute) + tier.ms <= self._flushed_ms:
+                    steps.setdefault(tier.floor_ms(minute), set()).update(slots)
+        count = sum(len(minutes) for minutes in found.values())
+        self.counts.mended_minutes_total += count
+        return count
+
+    def _is_settled(self) -> bool:
+        """Whether to sum what was counted anew: not while more of it is on the way, but now and then all the same."""
+        self._postponed = self._postponed + 1 if self._buffer.dirty(minutes_max=1) else 0
+        return self._postponed % POSTPONED_BEATS_MAX == 0
+
+    def _sum(self) -> None:
+        for minute in sorted(self._unsummed):
+            self._sums.minute(minute)
+            self._unsummed.discard(minute)
+
+    def _build_touched(self) -> None:
+        """Coarser steps whose minutes changed."""
+        for tier, steps in self._touched.items():
+            for at_ms in sorted(steps):
+                self._build(tier, at_ms, steps[at_ms])
+                del steps[at_ms]
+
+    def _build(self, tier: Tier, at_ms: int, slots: set[int] | None) -> None:
+        wanted = np.arange(len(self._slots)) if slots is None else np.array(sorted(slots), np.int64)
+        self._count(tier, build_tier(self._database, self._slots, tier, at_ms, wanted))
+        self._sums.step(tier, at_ms)
+
+    def _note(self, now_ms: int) -> None:
+        """Keep from where a restart has to count anew."""
+        if any(self._touched.values()) or self._unsummed:
+            return
+        since = self._buffer.unwritten_since_ms(self._flushed_ms)
+        self._state.put({_RECEIVED: now_ms if since is None else min(since, now_ms)})
+
+    def _count(self, tier: Tier, rows: int) -> None:
+        self.counts.rows_total[tier.name] = self.counts.rows_total.get(tier.name, 0) + rows
+
+    # --- the start
+
+    def _first_open_minute(self, now_ms: int) -> int:
+        """The first minute that is not written: the one that was, or where nothing is known the one of now."""
+        flushed = self._state.get(_FLUSHED)
+        newest = MINUTE.floor_ms(now_ms)
+        if flushed is None or flushed > newest:
+            return newest
+        if newest - flushed <= FILLED_MS_MAX:
+            return flushed
+        # Whole hours, so that no coarser step is left half built.
+        return max(HOUR.floor_ms(newest - FILLED_MS_MAX), flushed)
+
+    def _build_left(self) -> None:
+        """Have those coarser steps built that a daemon that was long away had begun."""
+        flushed = self._state.get(_FLUSHED)
+        for tier, steps in self._touched.items():
+            if flushed is None or flushed % tier.ms == 0:
+                continue
+            if tier.floor_ms(flushed) + tier.ms <= self._flushed_ms:
+                steps[tier.floor_ms(flushed)] = set(range(len(self._slots)))
+
+    def _mark_tail(self, now_ms: int) -> None:
+        """Have counted anew what an earlier daemon had heard and not yet written."""
+        received = self._state.get(_RECEIVED)
+        since_ms = now_ms - HOUR.ms if received is None else max(now_ms - self._keep_ms, received - MARGIN_MS)
+        for node, at_ms, received_ms in self._mender.tail(from_unix_ms(since_ms)):
+            if at_ms < now_ms - self._keep_ms:
+                continue
+            minute = MINUTE.floor_ms(at_ms)
+            while minute < at_ms + self._hold_ms:
+                self._buffer.mark(node, minute, received_ms)
+                minute += MINUTE.ms
+
+    @property
+    def written_until(self) -> datetime:
+        """The end of the newest minute that is written."""
+        return from_unix_ms(self._flushed_ms)
