@@ -1,12 +1,26 @@
-"""Rewrites the reference pages that are generated from code: `make docs`."""
+"""Rewrites the reference pages and samples that are generated from code: `make docs`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from trimtab.settings.reference import KINDS, page, sample
 from trimtab.show.metrics_reference import metrics_reference
 
+ROOT = Path(__file__).parent.parent
+
+
+def generated() -> dict[Path, str]:
+    """Every generated file with what it should hold now."""
+    return {
+        ROOT / "docs" / "metrics.md": metrics_reference(),
+        ROOT / "docs" / "reference" / "settings.md": page(),
+        **{ROOT / "systemd" / f"{name}.toml": sample(kind) for name, kind in KINDS.items()},
+    }
+
+
 if __name__ == "__main__":
-    path = Path(__file__).parent.parent / "docs" / "metrics.md"
-    path.write_text(metrics_reference(), encoding="utf-8")
-    print(f"{path.name} written")
+    for path, text in generated().items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        print(f"{path.relative_to(ROOT)} written")

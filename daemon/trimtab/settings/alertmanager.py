@@ -20,10 +20,13 @@ class OthersSettings(Section, frozen=True, kw_only=True):
     gpu_labels: tuple[LabelName, ...] = ("gpu_uuid", "UUID", "uuid", "gpu", "GPU_I_ID")
     """A UUID, or the GPU's index on its node."""
     namespace_labels: tuple[LabelName, ...] = ("exported_namespace", "namespace")
+    """Namespace of the pod that an alert is about."""
     pod_labels: tuple[LabelName, ...] = ("exported_pod", "pod", "pod_name")
     """dcgm-exporter's own pod is in `pod` where Prometheus renamed the job's to `exported_pod`: hence the order."""
     workload_labels: tuple[LabelName, ...] = ("workload", "job_name", "exported_job")
+    """The workload by name, where no pod is said."""
     cluster_label: LabelName = "cluster"
+    """Tells alerts of several clusters in one Alertmanager apart."""
     clusters: tuple[str, ...] = ()
     """What this cluster is called there; empty = alerts of every name are about this cluster."""
     age_seconds: Positive = 6 * 3600.0
@@ -42,12 +45,15 @@ class AlertmanagerSettings(Section, frozen=True, kw_only=True):
     token_file: str = ""
     """Bearer token; or `user` and `password_file` for basic auth."""
     user: str = ""
+    """For basic auth."""
     password_file: str = ""
+    """File with the password of `user`."""
     ca_file: str = ""
     """CA of its certificate; empty = the system's."""
     allow_plaintext: bool = False
     """Send a token or password over http:// to another host."""
     timeout_seconds: Positive = 5.0
+    """For each request; one that hangs holds up nobody but this beat."""
     push: bool = True
     """Push incidents where `oncall.pager` says that Alertmanager pages. Off: your own rules on our metrics do that."""
     interval_seconds: Positive = 5.0
@@ -68,6 +74,7 @@ class AlertmanagerSettings(Section, frozen=True, kw_only=True):
     silences: bool = True
     """Read its silences: what they match is not paged by our own outbox either."""
     silences_interval_seconds: Positive = 15.0
+    """How often they are read: a silence holds from then on."""
     silences_stale_seconds: Positive = 300.0
     """Silences read longer ago than this no longer keep anybody asleep."""
     others: OthersSettings = OthersSettings()

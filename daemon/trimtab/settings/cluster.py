@@ -9,7 +9,9 @@ class SimulatedSettings(Section, frozen=True, kw_only=True):
     """A simulated cluster to read and write instead of a real one."""
 
     url: str
+    """Where it is served."""
     speed: Positive = 1.0
+    """How many times as fast as the machine's clock its time runs."""
     anchor: str = ""
     """ISO moment from which simulated time runs `speed` times as fast; empty = the machine's clock."""
 

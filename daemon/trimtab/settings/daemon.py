@@ -15,6 +15,7 @@ class DaemonSettings(Section, frozen=True, kw_only=True):
     """What `trimtab daemon` reads."""
 
     cluster: str = "default"
+    """Name of the cluster; every key and label carries it."""
     state_directory: str = "/var/lib/trimtab"
     """Database (if SQLite), tokens, the operator's token."""
     ingest: IngestSettings = IngestSettings()

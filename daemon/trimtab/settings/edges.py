@@ -24,7 +24,9 @@ class IngestSettings(Section, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:9741"
     """Address and port. Off loopback it needs TLS or allow_plaintext."""
     certificate_file: str = ""
+    """PEM file; needed off loopback."""
     key_file: str = ""
+    """PEM file of the certificate's key."""
     allow_plaintext: bool = False
     """Listen without TLS off loopback; said at every start."""
     tokens_file: str = "node-tokens.toml"
@@ -41,9 +43,13 @@ class PeopleSettings(Section, frozen=True, kw_only=True):
     """The listener for people and their tools: API, page, /metrics."""
 
     listen: str = "127.0.0.1:9740"
+    """Address and port. Off loopback it needs TLS or allow_plaintext."""
     certificate_file: str = ""
+    """PEM file; needed off loopback."""
     key_file: str = ""
+    """PEM file of the certificate's key."""
     allow_plaintext: bool = False
+    """Listen without TLS off loopback; said at every start."""
     public_url: str = ""
     """How people reach the page, for links; empty = from `listen`."""
     session_seconds: Positive = 12 * 3600.0
@@ -82,4 +88,6 @@ class ScrapeSettings(Section, frozen=True, kw_only=True):
 
     targets: tuple[ScrapeTarget, ...] = ()
     interval_seconds: Positive = 15.0
+    """dcgm-exporter reads the driver every 30 s by default: half of that misses nothing."""
     timeout_seconds: Positive = 10.0
+    """A page of 8 GPUs comes in well under a second."""

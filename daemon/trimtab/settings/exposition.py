@@ -15,7 +15,9 @@ class AgentMetricsSettings(Section, frozen=True, kw_only=True):
     allow_from: tuple[str, ...] = ()
     """Addresses or networks (`10.20.0.0/16`) that may read; empty = any where a token is set, else this host."""
     certificate_file: str = ""
+    """PEM file of its certificate; with it the page is served by TLS."""
     key_file: str = ""
+    """PEM file of the certificate's key."""
     allow_plaintext: bool = False
     """Listen without TLS off loopback: the page names jobs, and the token can be read on the wire."""
     advertise: str = ""

@@ -14,6 +14,7 @@ class DetectSettings(Section, frozen=True, kw_only=True):
     """Thresholds of the detectors; each default has its source in docs."""
 
     interval_seconds: Positive = 5.0
+    """How often the window is judged: half a report interval, so that nothing waits for long."""
     span_seconds: Positive = 900.0
     """How much history one judgement sees."""
     silent_after_seconds: Positive = 60.0
@@ -23,6 +24,7 @@ class DetectSettings(Section, frozen=True, kw_only=True):
     thermal_after_seconds: Positive = 300.0
     """hotspot: hardware thermal slowdown active this long."""
     power_brake_after_seconds: Positive = 300.0
+    """hotspot: hardware power brake active this long."""
     straggler_after_seconds: Positive = 120.0
     """straggler: a rank slow against its gang for this long."""
     straggler_ratio: Ratio = 0.9
@@ -39,6 +41,7 @@ class PlanSettings(Section, frozen=True, kw_only=True):
     """What the planner may propose and how much at once."""
 
     interval_seconds: Positive = 5.0
+    """How often a snapshot is taken and each command takes a step."""
     expiry_seconds: Positive = 900.0
     """A recommendation not approved by then lapses (and is made anew if it still holds)."""
     moves_max: Natural = 4
@@ -50,9 +53,11 @@ class PlanSettings(Section, frozen=True, kw_only=True):
     cordoned_ratio_max_per_pool: Ratio = 0.2
     """The same share within one pool (one node at least): a rule gone wrong must not take all of one GPU model."""
     cordoned_max_per_pool: Natural | None = None
+    """Most nodes of one pool, whatever the share allows; unset = the share alone."""
     cordoned_ratio_max_per_rack: Ratio = 0.5
     """The same share within one rack (one node at least): what hits a whole rack is for a person to look at."""
     cordoned_max_per_rack: Natural | None = None
+    """Most nodes of one rack, whatever the share allows; unset = the share alone."""
     cordons_per_hour_max: Natural | None = 10
     """Nodes cordoned within one hour; more is an incident that no rule should answer alone."""
     moved_gpus_ratio_max: Ratio | None = None
@@ -64,7 +69,9 @@ class PlanSettings(Section, frozen=True, kw_only=True):
     moves_ratio_max_per_queue: Ratio | None = None
     """Share of one queue's running workloads under way at once (one at least); unset = no limit of its own."""
     moves_per_workload_per_day: Natural = 3
+    """A job that is moved again and again loses more than it gains."""
     node_attempts_per_day: Natural = 3
+    """After so many attempts on one node a person is to look."""
     spares_kept: Natural = 1
     """Whole free nodes left alone by consolidation and relocation, for faults."""
     checkpoint_wait_seconds_max: Positive = 1800.0
@@ -108,3 +115,4 @@ class IssueSettings(Section, frozen=True, kw_only=True):
     breaker_ratio: Ratio = 0.5
     """Share of all cordons within the window that is more than one rule may make."""
     breaker_window_seconds: Annotated[float, Meta(gt=0, le=86400)] = 3600.0
+    """How far back cordons count for the breaker; a day at most, which is how long they are kept at hand."""

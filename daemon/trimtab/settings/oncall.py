@@ -16,13 +16,17 @@ class RouteSettings(Section, frozen=True, kw_only=True):
     """What goes to which targets. Every route that fits is followed; an empty list of patterns fits all."""
 
     targets: tuple[str, ...]
+    """Names of targets, all of which are told."""
     audience: Audience = Audience.ONCALL
     """oncall, or owner: the people whose workload it is, apart from on-call."""
     severities: tuple[Severity, ...] = (Severity.CRITICAL, Severity.WARNING)
+    """Only incidents of these; empty = any."""
     rules: tuple[str, ...] = ()
     """Kinds of findings (`node_*`). Of an owner's route, empty = application errors, stragglers, idle and hung jobs."""
     queues: tuple[str, ...] = ()
+    """Only those of jobs in these queues; empty = any."""
     owners: tuple[str, ...] = ()
+    """Only those of jobs of these owners; empty = any."""
     locale: Literal["en", "zh-CN"] | None = None
     """Unset = the target's."""
 
@@ -33,6 +37,7 @@ class OnCallSettings(Section, frozen=True, kw_only=True):
     pager: Pager = Pager.OUTBOX
     """Who pages: outbox, alertmanager or none. `trimtab pager` changes it while running and for later starts."""
     targets: dict[str, TargetSettings] = field(default_factory=dict)
+    """Names of targets, all of which are told."""
     routes: tuple[RouteSettings, ...] = ()
     """Unset = critical and warning go to every target."""
     runbook_url: str = ""
@@ -42,6 +47,7 @@ class OnCallSettings(Section, frozen=True, kw_only=True):
     heartbeat_url_file: str = ""
     """The same from a file, where the address is a secret."""
     heartbeat_seconds: Positive = 60.0
+    """How often `heartbeat_url` is called."""
     deliver_seconds: Positive = 1.0
     """How often the outbox looks for what is due."""
     lease_seconds: Annotated[float, Meta(ge=30)] = 90.0
@@ -49,6 +55,7 @@ class OnCallSettings(Section, frozen=True, kw_only=True):
     backoff_seconds: Positive = 2.0
     """First wait after a failure, doubled each time; the real wait is a random part of it."""
     backoff_seconds_max: Positive = 120.0
+    """Longest pause between two attempts at one target."""
     give_up_seconds: Positive = 4 * 3600.0
     """A message that could not be delivered for so long is dead."""
     next_after_seconds: Positive = 180.0
@@ -56,6 +63,7 @@ class OnCallSettings(Section, frozen=True, kw_only=True):
     escalate_after_seconds: NotNegative = 0.0
     """A critical page that nobody acknowledged by then also goes to `next`; 0 = that is the pager's own job."""
     budget_window_seconds: Positive = 600.0
+    """Over which the noise budget counts."""
     budget_incidents_max: Count = 20
     """Incidents told within the window; past it the less than critical ones share one summary."""
     quiet_update_seconds: NotNegative = 10.0

@@ -21,6 +21,7 @@ class TargetSection(Section, frozen=True, kw_only=True, tag_field="kind"):
     """What every target has."""
 
     locale: Literal["en", "zh-CN"] = "en"
+    """Language of what is sent there."""
     next: str = ""
     """Target that is told instead where this one refuses for good or stays out of reach."""
     per_minute_max: Positive | None = None
@@ -74,6 +75,7 @@ class SlackSettings(TargetSection, frozen=True, kw_only=True, tag="slack"):
     channel: Annotated[str, Meta(min_length=1)]
     """Channel id, better than its name: names change."""
     url: Url = "https://slack.com"
+    """Another address for a proxy of the site\'s own."""
     mention: str = ""
     """Put before a message that is to be noticed: `<!here>`, `<!subteam^S0123>`."""
     signing_secret_file: str = ""
@@ -108,11 +110,13 @@ class DingTalkSettings(TargetSection, frozen=True, kw_only=True, tag="dingtalk")
     secret_file: str = ""
     """Its signing secret (SEC...); empty where the robot checks no signature."""
     url: Url = "https://oapi.dingtalk.com"
+    """Another address for a proxy of the site\'s own."""
     keyword: str = ""
     """Word that the robot asks for in each message."""
     mention_mobiles: tuple[str, ...] = ()
     """Telephone numbers of whom to call by name in a message that is to be noticed."""
     mentions_all: bool = False
+    """Call everybody in the group in a message that is to be noticed."""
 
 
 class WeComSettings(TargetSection, frozen=True, kw_only=True, tag="wecom"):
@@ -121,6 +125,7 @@ class WeComSettings(TargetSection, frozen=True, kw_only=True, tag="wecom"):
     key_file: File
     """The robot's key."""
     url: Url = "https://qyapi.weixin.qq.com"
+    """Another address for a proxy of the site\'s own."""
     format: Literal["text", "markdown"] = "text"
     """`text` can call people by name (2,048 bytes); `markdown` holds more (4,096 bytes) and cannot."""
     mention_mobiles: tuple[str, ...] = ()
@@ -131,9 +136,11 @@ class NtfySettings(TargetSection, frozen=True, kw_only=True, tag="ntfy"):
     """ntfy, public or one's own."""
 
     topic: Annotated[str, Meta(pattern=r"^[-_A-Za-z0-9]{1,64}$")] | None = None
+    """Topic that people subscribe to."""
     topic_file: str = ""
     """In place of `topic`: on a public server the topic is the password."""
     url: Url = "https://ntfy.sh"
+    """Another address for a proxy of the site\'s own."""
     token_file: str = ""
     """Access token (tk_...)."""
 
@@ -142,20 +149,26 @@ class EmailSettings(TargetSection, frozen=True, kw_only=True, tag="email"):
     """E-mail: one thread an incident."""
 
     host: Annotated[str, Meta(min_length=1)]
+    """Mail server."""
     port: Count = 587
+    """587 with STARTTLS, 465 with TLS from the start, 25 inside a site."""
     security: Literal["starttls", "tls", "none"] = "starttls"
     """`starttls` refuses to go on where the server offers none; `none` is for a relay on this host."""
     user: str = ""
+    """For signing in to the mail server; empty = without."""
     password_file: str = ""
+    """File with the password of `user`."""
     sender: Annotated[str, Meta(pattern=r"^[^@\s<>]+@[^@\s<>]+$")]
     """Address in From, for example trimtab@example.com."""
     to: Annotated[tuple[Annotated[str, Meta(pattern=r"^[^@\s<>]+@[^@\s<>]+$")], ...], Meta(min_length=1)]
+    """Who gets it."""
 
 
 class WebhookSettings(TargetSection, frozen=True, kw_only=True, tag="webhook"):
     """Anything else, by Standard Webhooks: signed, with a schema."""
 
     url: Url | None = None
+    """Where it is posted; or `url_file`, where the address is the secret."""
     url_file: str = ""
     """In place of `url`, where the address is a secret too."""
     keys_file: File
