@@ -46,18 +46,40 @@ class MailServer:
         Raises MailRefused or MailLater.
         """
         try:
-            with closing(self._connected()) as server:
-                if self.user:
-                    server.login(self.user, password)
-                refused = server.send_message(mail)
-                # Once the mail is taken, what the server says to our goodbye changes nothing.
-                with suppress(smtplib.SMTPException, OSError):
-                    server.quit()
+            server = self._connected(password)
         except (OSError, smtplib.SMTPException) as error:
-            raise self._translated(error) from error
+            raise self._translated(error, has_begun=False) from error
+        with closing(server):
+            try:
+                refused = server.send_message(mail)
+            except (OSError, smtplib.SMTPException) as error:
+                raise self._translated(error, has_begun=True) from error
+            # Once the mail is taken, what the server says to our goodbye changes nothing.
+            with suppress(smtplib.SMTPException, OSError):
+                server.quit()
         return {who: f"{code} {_text(said)}" for who, (code, said) in refused.items()}
 
-    def _translated(self, error: Exception) -> MailRefused | MailLater:
+    def _connected(self, password: str) -> smtplib.SMTP:
+        name = socket.gethostname()
+        context = ssl.create_default_context(cafile=self.ca_file or None)
+        server: smtplib.SMTP
+        if self.security == "tls":
+            server = smtplib.SMTP_SSL(
+                self.host, self.port, local_hostname=name, timeout=self.timeout_seconds, context=context
+            )
+        else:
+            server = smtplib.SMTP(self.host, self.port, local_hostname=name, timeout=self.timeout_seconds)
+        try:
+            if self.security == "starttls":
+                server.starttls(context=context)
+            if self.user:
+                server.login(self.user, password)
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    def _translated(self, error: Exception, *, has_begun: bool) -> MailRefused | MailLater:
         if isinstance(error, smtplib.SMTPRecipientsRefused):
             return _by_code(_worst(error.recipients), f"{self.host} refused every recipient")
         if isinstance(error, smtplib.SMTPResponseException):
@@ -66,25 +88,9 @@ class MailServer:
             return MailRefused(f"{self.host}: certificate not trusted ({error.verify_message}); set ca_file")
         if isinstance(error, smtplib.SMTPNotSupportedError):
             return MailRefused(f"{self.host}: {error} See the settings security and user.")
-        if isinstance(error, smtplib.SMTPServerDisconnected):
-            return MailLater(f"{self.host} hung up", may_have_arrived=True)
-        return MailLater(f"no mail connection to {self.host}: {type(error).__name__}")
-
-    def _connected(self) -> smtplib.SMTP:
-        name = socket.gethostname()
-        context = ssl.create_default_context(cafile=self.ca_file or None)
-        if self.security == "tls":
-            return smtplib.SMTP_SSL(
-                self.host, self.port, local_hostname=name, timeout=self.timeout_seconds, context=context
-            )
-        server = smtplib.SMTP(self.host, self.port, local_hostname=name, timeout=self.timeout_seconds)
-        if self.security == "starttls":
-            try:
-                server.starttls(context=context)
-            except BaseException:
-                server.close()
-                raise
-        return server
+        # smtplib calls a time-out a disconnection, and names it in the text alone.
+        kind = "time-out" if isinstance(error, TimeoutError) or "timed out" in str(error) else type(error).__name__
+        return MailLater(f"no mail connection to {self.host}: {kind}", may_have_arrived=has_begun)
 
 
 def _by_code(answer: tuple[int, bytes | str], what: str) -> MailRefused | MailLater:

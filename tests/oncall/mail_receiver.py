@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,12 +58,15 @@ def serving_mail(mailbox: Mailbox, certificate: Path | None, *, user: str = "", 
     def sign_in(server: Any, session: Any, envelope: Any, mechanism: str, data: Any) -> AuthResult:
         assert isinstance(data, LoginPassword)
         is_right = (data.login, data.password) == (user.encode(), password.encode())
-        return AuthResult(success=is_right)
+        return AuthResult(success=is_right, handled=False)
 
+    # The controller knocks at its own port by number, so that it cannot be left to the kernel.
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
     controller = Controller(
         mailbox,
         hostname="127.0.0.1",
-        port=0,
+        port=port,
         tls_context=context,
         require_starttls=context is not None,
         auth_required=bool(user),
@@ -72,7 +75,6 @@ def serving_mail(mailbox: Mailbox, certificate: Path | None, *, user: str = "", 
     )
     controller.start()
     try:
-        assert isinstance(controller.server, asyncio.Server)
-        yield controller.server.sockets[0].getsockname()[1]
+        yield port
     finally:
         controller.stop()

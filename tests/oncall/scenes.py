@@ -12,7 +12,7 @@ from tests.fakes.clock import START
 
 from trimtab.clock import Clock, SystemClock
 from trimtab.model.advice import Severity, Subject
-from trimtab.model.oncall import Message, Verb, incident_key
+from trimtab.model.oncall import Message, Thread, Verb, incident_key
 from trimtab.settings.oncall_targets import TargetSection
 from trimtab.show.oncall.sender import Sender
 from trimtab.show.oncall.senders import build
@@ -65,6 +65,15 @@ def a_long_chinese_message(**changes: Any) -> Message:
     return a_message(
         **{"locale": "zh-CN", "first_line": CHINESE_FIRST_LINE, "title": CHINESE_FIRST_LINE, "lines": lines, **changes}
     )
+
+
+def told(sender: Sender, messages: list[Message]) -> Thread | None:
+    """Send in order, as the outbox does: with the thread of the one before, and only what the target takes."""
+    thread: Thread | None = None
+    for message in messages:
+        if message.verb in sender.target.verbs:
+            thread = sender.send(message, thread).thread or thread
+    return thread
 
 
 def secret_file(folder: Path, name: str, *lines: str) -> str:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from tests.oncall.cases import CASES, KEY, SECRET, SIGNING, Case
-from tests.oncall.scenes import CHINESE_FIRST_LINE, FIRST_LINE, a_long_chinese_message, a_message, a_story, own_ca
+from tests.oncall.scenes import CHINESE_FIRST_LINE, FIRST_LINE, a_long_chinese_message, a_message, a_story, own_ca, told
 from tests.oncall.server import DROP, SILENCE, Receiver, Reply, serving
 
-from trimtab.model.oncall import Message, Thread, Verb
+from trimtab.model.oncall import Verb
 from trimtab.show.oncall.sender import Dead, Delivered, Sender, TryAgain
 
 by_kind = {"ids": lambda case: case.kind}
@@ -34,15 +34,6 @@ def receiver(case: Case) -> Iterator[Receiver]:
 @pytest.fixture
 def sender(case: Case, receiver: Receiver, tmp_path: Path) -> Sender:
     return case.sender(receiver.url, tmp_path)
-
-
-def told(sender: Sender, messages: list[Message]) -> Thread | None:
-    """Send in order, as the outbox does: with the thread of the one before, and only what the target takes."""
-    thread: Thread | None = None
-    for message in messages:
-        if message.verb in sender.target.verbs:
-            thread = sender.send(message, thread).thread or thread
-    return thread
 
 
 def assert_no_secret(error: BaseException) -> None:
