@@ -49,7 +49,7 @@ from trimtab.store.database import Database, open_database
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.ring import Ring
-from trimtab.vantage import Vantage
+from trimtab.vantage import OnCallLook, Vantage
 
 log = structlog.get_logger()
 
@@ -100,6 +100,9 @@ class Daemon:
             scrapes=self._scrapes,
             received=self._ingest_counts,
             started_at=self._started_at,
+            oncall=OnCallLook(
+                self._history, self._duty.arbiter, self._duty.counts, has_targets=bool(self._duty.targets)
+            ),
         )
         self._people, self._door = self._people_listener()
         self._ingest = self._ingest_listener()

@@ -2,17 +2,62 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime
 
 from trimtab import __version__
 from trimtab.central import Central, Parts
 from trimtab.collect.scrape import ScrapePool
+from trimtab.errors import StoreError
 from trimtab.loop import Beat
+from trimtab.model.oncall import Pager
 from trimtab.settings import PeopleSettings
 from trimtab.ship.receiver import IngestCounts
 from trimtab.show.discovery import Discovery, discover
-from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView
+from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView, OnCallFacts
+from trimtab.show.oncall.delivery import DeliveryCounts
+from trimtab.show.oncall.pager import Arbiter
+from trimtab.store.history import History
+
+
+class OnCallLook:
+    """The outbox as /metrics sees it. Where the store cannot be read, what was last seen stands: a finding must not
+    pass from one pager to the other because a disk is full.
+    """
+
+    def __init__(self, history: History, arbiter: Arbiter, counts: DeliveryCounts, *, has_targets: bool) -> None:
+        """`has_targets`: without any the outbox pages nobody, whatever an incident says."""
+        self._history = history
+        self._arbiter = arbiter
+        self._counts = counts
+        self._has_targets = has_targets
+        self._last: OnCallFacts | None = None
+
+    def facts(self, now: datetime) -> OnCallFacts | None:
+        """The numbers of this moment."""
+        with contextlib.suppress(StoreError):
+            self._last = self._read(now)
+        return self._last
+
+    def _read(self, now: datetime) -> OnCallFacts:
+        counts, pager = self._history.outbox_counts(), self._arbiter.for_new()
+        return OnCallFacts(
+            pager=self._real(pager),
+            pagers={
+                one.finding: self._real(one.pager)
+                for one in self._history.open_incidents()
+                if one.finding is not None and not one.is_drill
+            },
+            messages={(target, state.value): count for (target, state), count in counts.letters.items()},
+            oldest_waiting_seconds={
+                target: max((now - at).total_seconds(), 0.0) for target, at in counts.oldest_waiting_at.items()
+            },
+            attempts_total=dict(self._counts.attempts_total),
+        )
+
+    def _real(self, pager: Pager) -> str:
+        return "" if pager is Pager.OUTBOX and not self._has_targets else pager.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +69,7 @@ class Vantage:
     scrapes: ScrapePool
     received: IngestCounts
     started_at: datetime
+    oncall: OnCallLook | None = None
 
     def view(self) -> DaemonView:
         """The daemon as it stands."""
@@ -62,6 +108,7 @@ class Vantage:
             cluster=parts.link.facts(),
             alerting=parts.context.facts() if parts.context is not None else None,
             page_url=_page_url(parts.settings.people),
+            oncall=self.oncall.facts(now) if self.oncall is not None else None,
             budget=central.budget,
         )
         return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)

@@ -303,6 +303,13 @@ THE_DAEMON: tuple[Fault, ...] = (
             labels={"cluster": CLUSTER, "rule": "device_fault"}),
     _daemon("TrimtabPausedLong", "trimtab_paused", "paused", Gauge(0, 1), label=_OF_CLUSTER, for_minutes=240,
             labels={"cluster": CLUSTER}),
+    _daemon("TrimtabOutboxStuck", "trimtab_outbox_oldest_waiting_seconds", "outbox:ops", Gauge(None, 400),
+            severity="critical", label='target="ops"', for_minutes=1, labels={**_ON_DAEMON, "target": "ops"}),
+    _daemon("TrimtabOutboxDead", "trimtab_outbox_attempts_total", "outbox_dead:ops", Gauge(None, 1),
+            severity="critical", label='target="ops",result="dead"', for_minutes=1, after_minutes=62,
+            labels={**_ON_DAEMON, "target": "ops"}),
+    _daemon("TrimtabPushFailing", "trimtab_alertmanager_failing", "alertmanager", Gauge(0, 1), severity="critical",
+            label='peer="am-0:9093"', for_minutes=2),
     _daemon("TrimtabReleaseStuck", "trimtab_release_left", "release", Gauge(None, 3), label=_OF_CLUSTER,
             for_minutes=60, labels={"cluster": CLUSTER}),
 )  # fmt: skip

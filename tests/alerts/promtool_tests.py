@@ -157,6 +157,16 @@ def _more() -> Iterator[dict[str, Any]]:
         "input_series": _series({**lost.series, told: Gauge(None, 1)}, 6, 12, 8),
         "promql_expr_test": [_expect("17m", QUIET, {_name("", {"alertname": "TrimtabDeviceFault"}): 1})],
     }
+    paged = told.replace("workload=", 'pager="outbox",workload=')
+    yield {
+        "name": "what the outbox pages, Alertmanager does not; what nobody else pages, it does",
+        "interval": "30s",
+        "input_series": _series({paged: Gauge(None, 1), told.replace("F31", "F32"): Gauge(None, 1)}, 6, 12, 8),
+        "promql_expr_test": [
+            _expect("17m", 'ALERTS{alertname="TrimtabDeviceFault",finding="F31"}', {}),
+            _expect("17m", QUIET, {_name("", {"alertname": "TrimtabDeviceFault"}): 1}),
+        ],
+    }
     daemon = {name: Gauge(source.well, None) for name, source in WELL.items()
               if 'job="trimtab-daemon"' in name and isinstance(source, Gauge)}  # fmt: skip
     both = {_name("", {"alertname": "TrimtabDeviceFault"}): 1, _name("", {"alertname": "TrimtabDaemonAbsent"}): 1}

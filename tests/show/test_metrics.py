@@ -34,6 +34,7 @@ from trimtab.show.metrics_facts import (
     ClusterFacts,
     DaemonFacts,
     DaemonView,
+    OnCallFacts,
     ReadFacts,
 )
 from trimtab.show.metrics_families import SERIES_PER_NODE_MAX
@@ -113,6 +114,13 @@ FACTS = DaemonFacts(
     scrape_failures_total={"gpu-03": 2},
     board_readers=1,
     page_url="https://trimtab.example",
+    oncall=OnCallFacts(
+        pager="outbox",
+        pagers={31: "outbox"},
+        messages={("ops", "done"): 12, ("ops", "dead"): 1, ("ops", "ready"): 2},
+        oldest_waiting_seconds={"ops": 40.0},
+        attempts_total={("ops", "delivered"): 12, ("ops", "put_off"): 3},
+    ),
     alerting=ALERTING,
     command_changes_total={("consolidate", "missed"): 1, ("evacuate", "settled"): 2},
     budget=Budget(

@@ -12,6 +12,7 @@ from trimtab.model.window import GpuNow, Window
 from trimtab.show.metrics_alerting import fill_alerting
 from trimtab.show.metrics_facts import ClusterFacts, DaemonFacts, DaemonView
 from trimtab.show.metrics_families import Families, instance_labels, timestamp
+from trimtab.show.metrics_oncall import fill_oncall
 from trimtab.show.metrics_plans import fill_plans
 
 FINDINGS_MAX = 1000
@@ -28,7 +29,7 @@ def fill_daemon(families: Families, view: DaemonView, *, gpu_series_max: int) ->
         return
     _fill_strip(families, view.board.cluster, view.board.strip)
     _fill_board(families, view, view.board)
-    _fill_findings(families, view.board)
+    _fill_findings(families, view.board, view.facts.oncall.pagers if view.facts.oncall is not None else {})
     _fill_racks(families, view.board)
     fill_plans(families, view, view.board)
     if view.facts.page_url:
@@ -72,6 +73,8 @@ def _fill_facts(families: Families, facts: DaemonFacts) -> None:
     families.add_counts("trimtab_scrape_failures_total", facts.scrape_failures_total)
     for (rule, state), count in sorted(facts.command_changes_total.items()):
         families.add("trimtab_command_changes_total", count, rule, state)
+    if facts.oncall is not None:
+        fill_oncall(families, facts.oncall)
     if facts.cluster is not None:
         _fill_link(families, facts.cluster)
     if facts.alerting is not None:
@@ -144,22 +147,22 @@ def _fill_circumstances(families: Families, board: Board) -> None:
         families.add("trimtab_release_left", len(board.release.left), cluster)
 
 
-def _fill_findings(families: Families, board: Board) -> None:
+def _fill_findings(families: Families, board: Board, pagers: Mapping[int, str]) -> None:
     found = [item for item in board.findings if item.state is FindingState.OPEN]
     counts = Counter((item.finding.rule, item.finding.severity.value) for item in found)
     for (rule, severity), count in sorted(counts.items()):
         families.add("trimtab_findings", count, board.cluster, rule, severity)
     families.add("trimtab_cluster_loss_gpus", sum(item.finding.loss_gpus for item in found), board.cluster)
     for item in found[:FINDINGS_MAX]:  # the board has the worst first
-        _fill_finding(families, board.cluster, item)
+        _fill_finding(families, board.cluster, item, pagers.get(item.id, ""))
     families.add("trimtab_findings_unlisted", max(len(found) - FINDINGS_MAX, 0), board.cluster)
 
 
-def _fill_finding(families: Families, cluster: str, item: OpenFinding) -> None:
+def _fill_finding(families: Families, cluster: str, item: OpenFinding, pager: str) -> None:
     finding, subject = item.finding, item.finding.subject
     texts = (finding.rule, finding.severity, finding.action, finding.incident)
     names = (subject.node or "", subject.gpu or "", subject.workload or "")
-    families.add("trimtab_finding_info", 1.0, cluster, item.name, *texts, *names)
+    families.add("trimtab_finding_info", 1.0, cluster, item.name, *texts, *names, pager)
 
 
 def _fill_racks(families: Families, board: Board) -> None:

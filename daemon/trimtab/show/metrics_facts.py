@@ -94,6 +94,19 @@ class ClusterFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OnCallFacts:
+    """The outbox in numbers, and who pages. `messages` is by (target, state), `attempts_total` by (target, result)."""
+
+    pager: str
+    """Who pages for what opens now: outbox, alertmanager or none."""
+    pagers: Mapping[int, str] = field(default_factory=dict)
+    """Open finding -> who pages for it; one that the outbox has no target for has nobody."""
+    messages: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    oldest_waiting_seconds: Mapping[str, float] = field(default_factory=dict)
+    attempts_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFacts:
     """Counts over the life of a daemon, and what its parts hold now.
 
@@ -127,6 +140,8 @@ class DaemonFacts:
     board_readers: int | None = None
     page_url: str = ""
     """How people reach the page; empty = not said."""
+    oncall: OnCallFacts | None = None
+    """None = on-call is not part of this daemon."""
     budget: Budget | None = None
     """What the last rebalance beat was allowed to spend."""
     cluster: ClusterFacts | None = None
