@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,6 +25,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 WIRE_BYTES_MAX = 150_000
+NOT_HERE = re.compile(r"status of (404|503).*/api/v1/(trends|incidents|fleet/metrics|jobs/\S+/ranks)")
+"""What this hall does not tell; the browser says so in its console, and the page goes on without."""
 READY = "document.querySelector('#todo .row, #todo .empty')"
 
 
@@ -48,7 +51,7 @@ def page(browser: Page, served: Served) -> Iterator[Page]:
     browser.open(f"{served.url}/open/{served.door.new_link()}")
     browser.until(READY)
     yield browser
-    problems = list(browser.problems)
+    problems = [text for text in browser.problems if not NOT_HERE.search(text)]
     browser.open("about:blank#away")
     assert problems == []
 
@@ -88,7 +91,7 @@ def test_the_link_opens_the_start_view(page: Page, served: Served) -> None:
 
 def test_the_fleet_is_drawn_and_read_by_pointer_and_keyboard(page: Page) -> None:
     assert 0.3 < inked(page, "#fleet .fleet-box canvas") < 0.95
-    page.ask("document.querySelector('.fleet-box canvas').focus()")
+    page.ask("document.querySelector('.fleet-box .overlay').focus()")
     page.key("ArrowDown")
     page.until("!document.querySelector('.tip').hidden")
     assert page.text(".tip").startswith("gpu-00 GPU 0\nworking · pretrain-7\nSM activity")

@@ -2,35 +2,49 @@
 
 import { renderDetail } from "./detail.js";
 import { renderFleet } from "./fleet.js";
-import { renderHead, renderStrip, tickBeat } from "./head.js";
+import { renderFrame, renderHead, tickBeat } from "./head.js";
+import { startIncidents } from "./incidents.js";
 import { renderTodo, renderWaits, renderWrong } from "./lists.js";
 import { follow } from "./live.js";
 import { start } from "./route.js";
-import { startSearch } from "./search.js";
-import { changed, onChange, state, takeBoard } from "./state.js";
+import { onLocaleChange } from "./say.js";
+import { renderScrubber, startPast } from "./scrubber.js";
+import { renderSearch } from "./search.js";
+import { changed, onChange, state, takeChange, takeFrame, takeUuids } from "./state.js";
+import { renderStrip } from "./strip.js";
 
 const part = (id) => document.getElementById(id);
 
 onChange(() => {
   renderHead();
+  renderFrame();
+  renderSearch(part("search"));
+  renderScrubber(part("scrubber"));
   if (!state.board) return;
   document.body.classList.add("has-board");
-  renderStrip();
+  renderStrip(part("strip"));
   renderFleet(part("fleet"));
   renderWaits(part("waits"));
   renderDetail(part("detail"));
   renderTodo(part("todo"));
   renderWrong(part("wrong"));
+  if (!performance.getEntriesByName("fleet-painted").length) performance.mark("fleet-painted");
 });
 
 start();
-startSearch(part("search"));
+startPast();
+startIncidents();
+onLocaleChange(changed);
 setInterval(tickBeat, 1000);
-follow({
-  onBoard: takeBoard,
+const line = follow({
+  onFrame: takeFrame,
+  onChange: takeChange,
+  onUuids: takeUuids,
   onTrouble(sentence, status) {
     state.trouble = { sentence, status };
+    if (status === 401) document.dispatchEvent(new CustomEvent("trimtab:signed-out"));
     changed();
   },
 });
+document.addEventListener("trimtab:me", () => line.again());
 changed();

@@ -4,19 +4,21 @@ import { decide, errorOf } from "./decide.js";
 import { h, link } from "./dom.js";
 import { post } from "./live.js";
 import { nodePath } from "./route.js";
-import { changed, state } from "./state.js";
+import { gap, t } from "./say.js";
+import { changed, mayAct, state } from "./state.js";
 import { clock, full, plural } from "./words.js";
 
 const LEFT_SHOWN = 5;
 
 /** The lines under the head; nothing where there is nothing. */
 export function standingNotices(board) {
-  const pauses = board.pauses.length ? board.pauses : board.is_paused ? ["Paused: nothing new is started."] : [];
+  const pauses = board.pauses.length ? board.pauses : board.is_paused ? [t("paused-plain")] : [];
   return [
-    ...pauses.map((sentence, i) => notice(`pause-${i}`, "warn", `${sentence} What has begun is finished or undone.`)),
-    board.why_not_written ? notice("standby", "plain", `Nothing is written from here: ${full(board.why_not_written)}`) : null,
+    ...pauses.map((sentence, i) => notice(`pause-${i}`, "warn", `${sentence}${gap()}${t("paused-means")}`)),
+    board.why_not_written ? notice("standby", "plain", t("standby-why", { why: full(board.why_not_written) })) : null,
     ...board.breakers.map(stopped),
     board.release ? released(board.release) : null,
+    ...quietNotices(board),
   ].filter(Boolean);
 }
 
@@ -30,27 +32,36 @@ function stopped(rule) {
     decide(key, () => post("/api/v1/resume", { rule: rule.name }), () => {
       state.board.breakers = state.board.breakers.filter((one) => one.name !== rule.name);
     });
-  return notice(key, "warn", h("b", {}, "Stopped: "), full(rule.why), " ",
-    h("button", { on: { click: goOn }, disabled: Boolean(state.busy[key]) }, `let ${rule.name} go on`), errorOf(key));
+  return notice(key, "warn", h("b", {}, t("stopped")), " ", full(rule.why), " ",
+    mayAct() ? h("button", { on: { click: goOn }, disabled: Boolean(state.busy[key]) }, t("let-go-on", { rule: rule.name })) : null, errorOf(key));
 }
 
 function released(release) {
   if (release.is_done) {
-    return notice("release", "plain", `Everything of ours is given back (${plural(release.given_back.length, "thing")}, asked for by ${release.asked_by}).`);
+    return notice("release", "plain", t("release-done", { things: plural(release.given_back.length, "things"), who: release.asked_by }));
   }
   const left = release.left.slice(0, LEFT_SHOWN);
   const rest = release.left.length - left.length;
-  return notice("release", "warn", `Giving everything back for ${release.asked_by} since ${clock(release.asked_at, state.board.at)}: `,
-    `${release.given_back.length} given back, ${release.left.length} left`,
-    left.length ? `: ${left.join("; ")}` : "", rest ? ` and ${rest} more.` : ".");
+  return notice("release", "warn",
+    t("release-going", { who: release.asked_by, at: clock(release.asked_at, state.board.at), back: String(release.given_back.length), left: String(release.left.length) }),
+    left.length ? `: ${left.join("; ")}` : "", rest ? `, ${t("and-more", { n: String(rest) })}` : "", ".");
+}
+
+/** Silences and maintenance windows that keep us from paging; nothing where the board knows of none. */
+function quietNotices(board) {
+  return (board.quiet || []).map((one) => {
+    const words = t("quiet-words", { about: one.about, until: clock(one.until, board.at), who: one.who, why: one.why });
+    const keeps = one.findings.length ? `${gap()}${t("quiet-keeps", { findings: one.findings.join(", ") })}` : "";
+    return notice(`quiet-${one.name}`, "quiet", h("b", {}, t(`quiet-${one.kind}`)), " ", full(words), keeps);
+  });
 }
 
 /** The quieter facts, folded, under what to do. */
 export function standingFacts(board) {
   return [
-    facts("vetoes", "Opened by somebody, so left alone", board.vetoes, vetoed),
-    facts("foreign", "Of other daemons, left alone", board.foreign, (sentence) => h("li", { key: sentence }, full(sentence))),
-    facts("notes", "Not read in the cluster", board.notes, (sentence) => h("li", { key: sentence }, full(sentence))),
+    facts("vetoes", t("vetoes"), board.vetoes, vetoed),
+    facts("foreign", t("foreign"), board.foreign, (sentence) => h("li", { key: sentence }, full(sentence))),
+    facts("notes", t("notes"), board.notes, (sentence) => h("li", { key: sentence }, full(sentence))),
   ];
 }
 
@@ -67,5 +78,5 @@ function vetoed(veto) {
       changed();
     });
   return h("li", { key }, link(nodePath(veto.name), {}, veto.name), " ", full(veto.why), " ",
-    h("button", { class: "quiet", on: { click: allow }, disabled: Boolean(state.busy[key]) }, "may be cordoned again"), errorOf(key));
+    mayAct() ? h("button", { class: "quiet", on: { click: allow }, disabled: Boolean(state.busy[key]) }, t("veto-lift")) : null, errorOf(key));
 }

@@ -2,15 +2,6 @@
 
 import { theme, viridis, waitingColour } from "./colour.js";
 
-/** What a cell is coloured by: how to read it, and its scale. */
-export const MEASURES = {
-  activity: { label: "SM activity", field: "activity_ratio", unit: "ratio", low: 0, high: 1 },
-  temperature: { label: "temperature", field: "temperature_celsius", unit: "celsius", low: 20, high: 95 },
-  power: { label: "power", field: "power_watts", unit: "watts", low: 0, high: 700 },
-  clock: { label: "SM clock", field: "sm_clock_hertz", unit: "hertz", low: 0, high: 2e9 },
-  memory: { label: "memory used", field: "memory_used_ratio", unit: "ratio", low: 0, high: 1 },
-};
-
 const IDLE = "#7488c8"; // readable on both themes
 
 /** How a cell looks: its form, fill and marks. `waiting` is the ids of who waits, in order. */
@@ -152,29 +143,6 @@ function number(ctx, x, y, s, label) {
   ctx.strokeText(label, x + s / 2, y + s / 2 + 0.5);
   ctx.fillStyle = "#fff";
   ctx.fillText(label, x + s / 2, y + s / 2 + 0.5);
-}
-
-/** Several GPUs as one cell: the mean of what works, and the form of the worst that holds for a notable part. */
-export function aggregate(node, cells) {
-  const count = {};
-  for (const cell of cells) count[cell.state] = (count[cell.state] || 0) + 1;
-  const worst = count.lost
-    ? "lost"
-    : ["silent", "unknown", "unusable", "working", "held_idle", "stranded", "spare", "free"].reduce((best, state) =>
-        (count[state] || 0) > (count[best] || 0) ? state : best,
-      );
-  const mean = (field) => {
-    const values = cells.map((cell) => cell[field]).filter((value) => value !== null);
-    return values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : null;
-  };
-  return {
-    uuid: "",
-    index: null,
-    state: worst,
-    workload: cells.find((cell) => cell.state === worst)?.workload || null,
-    findings: node.findings,
-    ...Object.fromEntries(Object.values(MEASURES).map(({ field }) => [field, mean(field)])),
-  };
 }
 
 /** A canvas of this size in sharp pixels, cleared. */

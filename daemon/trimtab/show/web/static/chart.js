@@ -3,12 +3,12 @@
 import { onThemeChange, theme } from "./colour.js";
 import { kept, h } from "./dom.js";
 import { get } from "./live.js";
+import { t } from "./say.js";
 import { state } from "./state.js";
 import { metricName, quantity, unitOf } from "./words.js";
 
 const HEIGHT = 116;
 const FETCH_EVERY_MS = 5000;
-const PEERS_MAX = 7;
 const live = new Set();
 
 onThemeChange(() => live.forEach((chart) => chart.draw(true)));
@@ -18,7 +18,7 @@ new ResizeObserver(() => live.forEach((chart) => chart.fit())).observe(document.
 export function chartBox(wanted) {
   return h("figure", { class: "chart", key: wanted.key },
     h("figcaption", {},
-      h("span", {}, wanted.title, wanted.gpu ? h("i", { class: "band-key" }, "the node's other GPUs") : null)),
+      h("span", {}, wanted.title, wanted.gpu ? h("i", { class: "band-key" }, t("chart-peers")) : null)),
     kept("div", { class: "plot", key: "plot" }, (box) => {
       forgetGone();
       box._chart = new Chart(box, wanted);
@@ -39,7 +39,7 @@ class Chart {
     this.box = box;
     this.plot = null;
     this.askedMs = -Infinity;
-    this.note = h("p", { class: "dim chart-note" }, "Asking for its history.");
+    this.note = h("p", { class: "dim chart-note" }, t("chart-asking"));
     this.box.append(this.note);
     this.want(wanted);
   }
@@ -57,12 +57,19 @@ class Chart {
   async ask() {
     this.askedMs = performance.now();
     const { node, gpu, metric, seconds } = this.wanted;
-    const others = (state.lookups.nodes.get(node)?.cells || []).map((cell) => cell.uuid).filter((uuid) => uuid !== gpu);
-    const uuids = gpu ? [gpu, ...others.slice(0, PEERS_MAX)] : others.slice(0, PEERS_MAX + 1);
-    const query = (uuid) => new URLSearchParams({ node, gpu: uuid, metric, since_seconds: Math.round(seconds) });
+    const cells = state.lookups.nodes.get(node)?.cells || [];
+    const one = gpu || cells[0]?.uuid;
+    if (!one) return;
+    const query = new URLSearchParams({ node, gpu: one, metric, since_seconds: Math.round(seconds), peers: "node" });
+    if (state.past?.board) {
+      query.set("until", state.past.at);
+      query.set("since", new Date(Date.parse(state.past.at) - seconds * 1000).toISOString());
+    }
+    if (!gpu) query.set("also", cells.slice(1).map((cell) => `${node}/${cell.uuid}`).join(","));
     try {
-      const all = await Promise.all(uuids.map((uuid) => get(`/api/v1/history?${query(uuid)}`)));
-      this.series = all.map((history) => history.series[metric] || []);
+      const said = await get(`/api/v1/history?${query}`);
+      this.series = [said.series[metric] || [], ...(said.others || []).map((other) => other.series[metric] || [])];
+      this.band = gpu ? said.bands?.[metric]?.points || [] : [];
       this.draw();
     } catch (error) {
       this.say(error.message);
@@ -78,9 +85,9 @@ class Chart {
   draw(isAnew = false) {
     if (!this.series || !this.box.isConnected || !this.box.clientWidth) return;
     const { gpu, metric } = this.wanted;
-    const data = gpu ? withPeers(this.series) : joined(this.series);
+    const data = gpu ? withBand(this.series[0], this.band) : joined(this.series);
     const isEmpty = !data[0].length || data.slice(1).every((values) => values.every((v) => v === null));
-    this.say(isEmpty ? `No ${metricName(metric)} has been reported for it in this time.` : "");
+    this.say(isEmpty ? t("chart-empty", { metric: metricName(metric) }) : "");
     if (this.plot && !isAnew && !isEmpty && this.plot.series.length === data.length) {
       this.plot.setData(data);
       return;
@@ -121,7 +128,7 @@ class Chart {
 
   /** From when to when: what was asked for, less the time before anything was known. */
   span(times) {
-    const until = Date.parse(state.board.at) / 1000;
+    const until = Date.parse(state.past?.board ? state.past.at : state.board.at) / 1000;
     const { seconds } = this.wanted;
     return [Math.max(until - seconds, (times[0] ?? 0) - seconds * 0.02), Math.max(until, times.at(-1) ?? 0)];
   }
@@ -153,7 +160,7 @@ class Chart {
     const { idx } = plot.cursor;
     const caption = this.box.parentElement.querySelector("figcaption");
     const value = idx === null || idx === undefined ? null : data.at(-1)[idx];
-    caption.dataset.now = value === null || value === undefined ? "" : `${quantity(value, unit)} at ${timeOf(data[0][idx], true)}`;
+    caption.dataset.now = value === null || value === undefined ? "" : t("chart-now", { value: quantity(value, unit), at: timeOf(data[0][idx], true) });
   }
 }
 
@@ -202,15 +209,20 @@ function joined(all) {
 }
 
 /** `[times, least of the peers, most of them, the suspect]`; without peers, the suspect alone. */
-function withPeers([own, ...peers]) {
-  const seen = peers.filter((series) => series.length);
-  if (!seen.length) return joined([own]);
-  const [times, ...values] = joined([own.length ? own : [[seen[0][0][0], null]], ...seen]);
-  const [suspect, ...others] = values;
-  const at = (i) => others.map((series) => series[i]).filter((v) => v !== null && v !== undefined);
-  const least = times.map((_, i) => (at(i).length ? Math.min(...at(i)) : null));
-  const most = times.map((_, i) => (at(i).length ? Math.max(...at(i)) : null));
-  return [times, least, most, suspect];
+function withBand(own, band) {
+  if (!band.length) return joined([own]);
+  const edge = (place) => [band.map((point) => point[0]), band.map((point) => point[place])];
+  const suspect = own.length ? columns(own) : [[band[0][0]], [null]];
+  return filled(window.uPlot.join([edge(1), edge(3), suspect]), [1, 2]);
+}
+
+/** The band has fewer points than the line: between two of them it goes on as it was. */
+function filled(table, places) {
+  for (const place of places) {
+    let last = null;
+    table[place] = table[place].map((value) => (value === null || value === undefined ? last : (last = value)));
+  }
+  return table;
 }
 
 function timeOf(seconds, hasSeconds = false) {

@@ -5,14 +5,24 @@ const VIRIDIS = [
   [34, 168, 132], [68, 191, 112], [122, 209, 81], [189, 223, 38], [253, 231, 37],
 ];
 
-/** The colour of a share from 0 to 1. */
-export function viridis(ratio) {
-  const place = Math.min(Math.max(ratio, 0), 1) * (VIRIDIS.length - 1);
+export const SHADES = 48;
+const shades = Array.from({ length: SHADES }, (_, shade) => {
+  const place = (shade / (SHADES - 1)) * (VIRIDIS.length - 1);
   const low = Math.floor(place);
   const high = Math.min(low + 1, VIRIDIS.length - 1);
   const mix = VIRIDIS[low].map((from, i) => Math.round(from + (VIRIDIS[high][i] - from) * (place - low)));
   return `rgb(${mix.join(",")})`;
+});
+
+/** Which of the scale's shades a share from 0 to 1 has. */
+export function shadeOf(ratio) {
+  return Math.round(Math.min(Math.max(ratio, 0), 1) * (SHADES - 1));
 }
+
+export const shadeColour = (shade) => shades[shade];
+
+/** The colour of a share from 0 to 1. */
+export const viridis = (ratio) => shades[shadeOf(ratio)];
 
 const NAMES = ["bg", "panel", "line", "text", "dim", "faint", "sky", "orange", "bad", "green", "pink", "hollow"];
 let known = null;
@@ -31,6 +41,12 @@ export function onThemeChange(listener) {
     known = null;
     listener();
   });
+}
+
+/** The colour of a severity: the class scale. */
+export function severityColour(severity) {
+  const colours = theme();
+  return { critical: colours.bad, warning: colours.orange, info: colours.sky }[severity] || colours.faint;
 }
 
 /** Who waits has a colour, in the order of waiting. */

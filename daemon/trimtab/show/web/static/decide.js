@@ -2,10 +2,19 @@
 
 import { h } from "./dom.js";
 import { get, post } from "./live.js";
-import { changed, isLive, state, takeRow } from "./state.js";
+import { t } from "./say.js";
+import { changed, isLive, mayAct, state, takeRow } from "./state.js";
+import { age } from "./words.js";
 
-const REJECT_REASONS = ["not now: the job has a deadline", "its owner says no", "the finding is wrong", "it costs too much", "I do it by hand"];
-const LATER = [[900, "15 min"], [3600, "1 h"], [14400, "4 h"], [86400, "24 h"]];
+/** Kept with the rule's record as they are said, so in the words of the log: English. */
+const REJECT_REASONS = {
+  deadline: "not now: the job has a deadline",
+  owner: "its owner says no",
+  wrong: "the finding is wrong",
+  cost: "it costs too much",
+  hand: "I do it by hand",
+};
+const LATER = [900, 3600, 14400, 86400];
 
 export async function decide(key, send, after) {
   state.busy[key] = true;
@@ -36,11 +45,11 @@ function act(row, verb, body) {
 }
 
 export function approveButton(row) {
-  if (!row.is_approvable) return null;
+  if (!row.is_approvable || !mayAct()) return null;
   const { id } = row.command;
   const on = { click: () => act(row, "approve", { fingerprint: row.fingerprint }) };
-  return h("button", { class: "primary", on, disabled: Boolean(state.busy[id]), "aria-label": `approve ${row.name}` },
-    state.busy[id] ? "sending…" : "approve");
+  return h("button", { class: "primary", on, disabled: Boolean(state.busy[id]), "aria-label": t("approve-label", { name: row.name }) },
+    t(state.busy[id] ? "sending" : "approve"));
 }
 
 export function errorOf(key) {
@@ -49,14 +58,15 @@ export function errorOf(key) {
 
 /** All that may be decided about a command now, with the form that is open. */
 export function decisions(row) {
+  if (!mayAct()) return null;
   const { command } = row;
   const form = state.forms[command.id];
   return h("div", { class: "decisions" },
     h("div", { class: "buttons" },
       approveButton(row),
-      ["proposed", "approved"].includes(command.state) ? opener(command.id, "reject", "reject…") : null,
-      command.state === "proposed" ? opener(command.id, "later", "later…") : null,
-      mayUndo(command) ? opener(command.id, "undo", command.state === "approved" ? "take back…" : "undo…") : null),
+      ["proposed", "approved"].includes(command.state) ? opener(command.id, "reject", t("reject-open")) : null,
+      command.state === "proposed" ? opener(command.id, "later", t("later-open")) : null,
+      mayUndo(command) ? opener(command.id, "undo", t(command.state === "approved" ? "take-back-open" : "undo-open")) : null),
     errorOf(command.id),
     form ? FORMS[form](row) : null);
 }
@@ -92,7 +102,7 @@ function shell(key, title, take, button, ...fields) {
     ...fields,
     h("div", { class: "buttons" },
       h("button", { class: "primary", type: "submit", disabled: Boolean(state.busy[key]) }, button),
-      h("button", { type: "button", on: { click: () => cancel(key) } }, "cancel")));
+      h("button", { type: "button", on: { click: () => cancel(key) } }, t("cancel"))));
 }
 
 function cancel(key) {
@@ -104,19 +114,19 @@ function cancel(key) {
 const FORMS = {
   reject(row) {
     const take = (data) => act(row, "reject", { reason: data.get("words").trim() || data.get("reason") });
-    return shell(row.command.id, "reject", take, `reject ${row.name}`,
-      h("label", {}, "Why not?", h("select", { name: "reason" }, REJECT_REASONS.map((text) => h("option", {}, text)))),
-      h("label", {}, "or in your words", h("input", { name: "words", maxlength: "500", autocomplete: "off" })));
+    return shell(row.command.id, "reject", take, t("reject-name", { name: row.name }),
+      h("label", {}, t("reject-why"), h("select", { name: "reason" }, Object.entries(REJECT_REASONS).map(([key, text]) => h("option", { value: text }, t(`reject-${key}`))))),
+      h("label", {}, t("reject-words"), h("input", { name: "words", maxlength: "500", autocomplete: "off" })));
   },
   later(row) {
     const take = (data) => act(row, "snooze", { seconds: Number(data.get("seconds")) });
-    return shell(row.command.id, "later", take, "ask again then",
-      h("label", {}, "Ask again in", h("select", { name: "seconds" }, LATER.map(([s, text]) => h("option", { value: s }, text)))));
+    return shell(row.command.id, "later", take, t("later-button"),
+      h("label", {}, t("later-in"), h("select", { name: "seconds" }, LATER.map((s) => h("option", { value: s }, age(s))))));
   },
   undo(row) {
     const take = (data) => act(row, "undo", { reason: data.get("words").trim() });
-    return shell(row.command.id, "undo", take, `undo ${row.name}`,
-      h("label", {}, "Why?", h("input", { name: "words", maxlength: "500", required: true, autocomplete: "off" })));
+    return shell(row.command.id, "undo", take, t("undo-name", { name: row.name }),
+      h("label", {}, t("why-asked"), h("input", { name: "words", maxlength: "500", required: true, autocomplete: "off" })));
   },
 };
 
@@ -128,49 +138,35 @@ function setPaused(said) {
 
 /** Pause asks for its reason; resume does not. */
 export function pauseControl() {
+  if (!mayAct()) return null;
   if (state.board.is_paused) {
     const resume = () => decide("pause", () => post("/api/v1/resume", {}), setPaused);
-    return [h("button", { key: "resume", on: { click: resume }, disabled: Boolean(state.busy.pause) }, "resume"), errorOf("pause")];
+    return [h("button", { key: "resume", on: { click: resume }, disabled: Boolean(state.busy.pause) }, t("resume")), errorOf("pause")];
   }
   const take = (data) =>
     decide("pause", () => post("/api/v1/pause", { reason: data.get("words").trim() }), setPaused);
   const form = state.forms.pause
     ? h("div", { class: "popover", key: "form" },
-        shell("pause", "pause", take, "pause",
-          h("label", {}, "Start nothing new. Why?", h("input", { name: "words", maxlength: "500", required: true, autocomplete: "off" }))),
+        shell("pause", "pause", take, t("pause"),
+          h("label", {}, t("pause-why"), h("input", { name: "words", maxlength: "500", required: true, autocomplete: "off" }))),
         errorOf("pause"))
     : null;
-  return [opener("pause", "pause", "pause"), form];
+  return [opener("pause", "pause", t("pause")), form];
 }
-
-const STATE_WORDS = {
-  proposed: "proposed",
-  approved: "approved",
-  held: "held: room is kept, nothing moved yet",
-  confirmed: "confirmed: still right, moving next",
-  submitted: "moving",
-  settled: "settled",
-  rejected: "rejected",
-  refused: "refused",
-  expired: "expired",
-  abandoned: "abandoned and given back",
-  missed: "missed: its seats were taken",
-  undone: "undone",
-};
 
 /** Where a command stands, in a few words. */
 export function standing(row, clockText) {
   const { command } = row;
   const { recommendation } = command;
   const { at } = state.board;
-  if (command.undo_requested_by && isLive(command)) return `being undone for ${command.undo_requested_by}`;
+  if (command.undo_requested_by && isLive(command)) return t("standing-undoing", { who: command.undo_requested_by });
   if (command.state === "proposed") {
-    if (command.snoozed_until && Date.parse(command.snoozed_until) > Date.parse(at)) return `asked again at ${clockText(command.snoozed_until)}`;
-    return `expires ${clockText(recommendation.expires_at)}`;
+    if (command.snoozed_until && Date.parse(command.snoozed_until) > Date.parse(at)) return t("standing-snoozed", { at: clockText(command.snoozed_until) });
+    return t("standing-expires", { at: clockText(recommendation.expires_at) });
   }
   if (command.state === "approved") {
     const waits = recommendation.not_before && Date.parse(recommendation.not_before) > Date.parse(at);
-    return `approved by ${command.approved_by}${waits ? `, waits until ${clockText(recommendation.not_before)}` : ""}`;
+    return t(waits ? "standing-approved-waits" : "standing-approved", { who: command.approved_by, at: waits ? clockText(recommendation.not_before) : "" });
   }
-  return STATE_WORDS[command.state];
+  return t(`standing-${command.state}`);
 }

@@ -6,9 +6,11 @@ import { findingView } from "./finding.js";
 import { jobView } from "./job.js";
 import { get } from "./live.js";
 import { nodeView } from "./node.js";
+import { queueView } from "./queue.js";
+import { t } from "./say.js";
 import { changed, commandRow, finding, state } from "./state.js";
 
-const VIEWS = { command: commandView, finding: findingView, node: nodeView, job: jobView };
+const VIEWS = { command: commandView, finding: findingView, node: nodeView, job: jobView, queue: queueView };
 
 export function renderDetail(container) {
   const view = VIEWS[state.path.view];
@@ -33,7 +35,7 @@ export function heading(id, title, ...beside) {
   return h("div", { class: "panel-head" },
     h("h2", { tabindex: "-1", class: "detail-title" }, id ? h("span", { class: "id" }, id) : null, id ? " · " : null, title),
     beside,
-    link("/", { class: "button quiet", "aria-label": "close this view" }, "close"));
+    link("/", { class: "button quiet", "aria-label": t("close-view") }, t("close")));
 }
 
 export function part(title, ...children) {
@@ -44,7 +46,7 @@ export function part(title, ...children) {
 export function fetchOnce(kind, id, path) {
   const key = `${kind}/${id}`;
   if (state.fetched.missing[key]) return state.fetched.missing[key];
-  state.fetched.missing[key] = "Asking the daemon for it.";
+  state.fetched.missing[key] = t("asking");
   get(path).then(
     (value) => {
       state.fetched[kind][id] = value;

@@ -2,7 +2,8 @@
 
 import { chartBox } from "./chart.js";
 import { h } from "./dom.js";
-import { gpuName, state } from "./state.js";
+import { t } from "./say.js";
+import { gpuName, nodesOf, state } from "./state.js";
 import { ageAt, clockSeconds, full, metricName, quantity, unitOf } from "./words.js";
 
 /** One line per fact: source, time, what was seen, the value against its threshold. */
@@ -11,14 +12,14 @@ export function evidenceList(items) {
     h("li", {},
       h("span", { class: "source" }, one.source),
       h("span", {}, full(one.text), " ", amount(one)),
-      h("span", { class: "dim nowrap", title: one.at || "" }, one.at ? `${clockSeconds(one.at)}, ${ageAt(one.at, state.board.at)} ago` : ""))));
+      h("span", { class: "dim nowrap", title: one.at || "" }, one.at ? t("at-ago", { at: clockSeconds(one.at), age: ageAt(one.at, state.board.at) }) : ""))));
 }
 
 function amount(one) {
   if (one.value === null) return null;
   const value = h("b", {}, quantity(one.value, one.unit));
   if (one.threshold === null) return value;
-  return [value, h("span", { class: "dim" }, ` against ${quantity(one.threshold, one.unit)}`)];
+  return [value, h("span", { class: "dim" }, ` ${t("against-threshold", { value: quantity(one.threshold, one.unit) })}`)];
 }
 
 const BY_RULE = {
@@ -47,7 +48,7 @@ export function evidenceCharts(item) {
   return h("div", { class: "charts" }, metricsOf(item).map((metric) =>
     chartBox({
       key: `${item.id}/${metric}`,
-      title: `${metricName(metric)} of ${target.node} ${target.gpu ? gpuName(target.node, target.gpu) : "and its GPUs"}`,
+      title: target.gpu ? t("chart-of-gpu", { metric: metricName(metric), where: `${target.node} ${gpuName(target.node, target.gpu)}` }) : t("chart-of-node", { metric: metricName(metric), where: target.node }),
       metric,
       ...target,
       seconds: span,
@@ -59,7 +60,7 @@ export function evidenceCharts(item) {
 function thresholdOf(item, metric) {
   const unit = unitOf(metric);
   const proof = item.finding.evidence.find((one) => one.threshold !== null && one.unit === unit && !isShareOfPeers(one));
-  return proof ? { value: proof.threshold, text: `limit ${quantity(proof.threshold, unit)}` } : null;
+  return proof ? { value: proof.threshold, text: t("chart-limit", { value: quantity(proof.threshold, unit) }) } : null;
 }
 
 const isShareOfPeers = (one) => one.source === "peers" && one.unit === "ratio";
@@ -68,6 +69,6 @@ function targetOf(item) {
   const { node, gpu, workload } = item.finding.subject;
   if (node) return { node, gpu };
   const job = state.lookups.jobs.get(workload);
-  if (!job?.gpus.length || item.finding.rule !== "idle_gpu") return null;
-  return { node: job.nodes[0], gpu: job.gpus[0] };
+  if (!job?.cells.length || item.finding.rule !== "idle_gpu") return null;
+  return { node: nodesOf(job)[0], gpu: state.fleet.uuid(job.cells[0]) };
 }

@@ -3,35 +3,39 @@
 import { fetchOnce, findingOrAsk, heading, part } from "./detail.js";
 import { h, link } from "./dom.js";
 import { evidenceCharts, evidenceList } from "./evidence.js";
-import { jobPath, nodePath } from "./route.js";
-import { gpuName, isSeen, jobName, markSeen, state } from "./state.js";
-import { ACTION_WORDS, ageAt, bare, clock, full, number } from "./words.js";
+import { jobPath, nodePath, queuePath } from "./route.js";
+import { incidentPart } from "./incidents.js";
+import { t } from "./say.js";
+import { isSeen, markSeen } from "./seen.js";
+import { gpuName, jobName, state } from "./state.js";
+import { actionWords, ageAt, bare, clock, full, number, ruleWords } from "./words.js";
 
 export function findingView({ id }) {
   const item = findingOrAsk(id);
-  if (!item) return [heading(`F${id}`, "finding"), h("p", { class: "empty" }, fetchOnce("findings", id, `/api/v1/findings/${id}`))];
+  if (!item) return [heading(`F${id}`, t("finding")), h("p", { class: "empty" }, fetchOnce("findings", id, `/api/v1/findings/${id}`))];
   if (!isSeen(item)) queueMicrotask(() => markSeen([item]));
   const { finding } = item;
   const { at } = state.board;
   const rows = state.board.commands.filter((row) => row.command.recommendation.findings.includes(id));
-  const closed = item.state === "closed" ? `Closed at ${clock(item.closed_at, at)}: ${full(item.close_reason || "it no longer holds")}` : null;
+  const closed = item.state === "closed" ? t("finding-closed-view", { at: clock(item.closed_at, at), why: full(item.close_reason || t("finding-gone")) }) : null;
   return [
     heading(`F${id}`, bare(finding.sentence)),
     closed ? h("p", { class: "notice plain" }, closed) : null,
+    incidentPart(item),
     finding.impact ? h("p", { class: "lead" }, full(finding.impact)) : null,
     h("dl", { class: "facts-list" },
-      fact("for", `${ageAt(item.opened_at, item.closed_at || at)}, since ${clock(finding.began_at || item.opened_at, at)}`),
-      fact("to do", ACTION_WORDS[finding.action] || finding.action),
-      finding.gpus_hit === 0 ? null : fact("lost while open", `${number(finding.loss_gpus)} GPUs' worth of work, ${number(finding.gpus_hit)} GPUs hit`),
-      fact("where", where(finding.subject)),
-      fact("sure", finding.is_corroborated ? "yes: two signs, or one that is enough" : "not yet: nothing is moved on it"),
-      fact("rule", finding.rule)),
-    finding.advice ? part("Advice", h("p", {}, full(finding.advice))) : null,
-    rows.length ? part("Recommended", h("ul", { class: "plain" }, rows.map((row) =>
-      h("li", {}, link(`/r/${row.command.id}`, {}, row.name), ` ${full(row.command.recommendation.sentence)} `, h("span", { class: "dim" }, row.command.state))))) : null,
-    part("What it rests on", evidenceCharts(item), evidenceList(finding.evidence),
-      finding.evidence.length ? null : h("p", { class: "dim" }, "Its sentence says all that is known.")),
-    finding.against.length ? part("What speaks against it", evidenceList(finding.against)) : null,
+      fact(t("finding-for"), t("finding-since", { age: ageAt(item.opened_at, item.closed_at || at), at: clock(finding.began_at || item.opened_at, at) })),
+      fact(t("finding-action"), actionWords(finding.action)),
+      finding.gpus_hit === 0 ? null : fact(t("finding-loss"), t("finding-loss-words", { loss: number(finding.loss_gpus), hit: number(finding.gpus_hit) })),
+      fact(t("finding-where"), where(finding.subject)),
+      fact(t("finding-sure"), t(finding.is_corroborated ? "finding-sure-yes" : "finding-sure-no")),
+      fact(t("finding-rule"), ruleWords(finding.rule))),
+    finding.advice ? part(t("finding-advice"), h("p", {}, full(finding.advice))) : null,
+    rows.length ? part(t("finding-recommended"), h("ul", { class: "plain" }, rows.map((row) =>
+      h("li", {}, link(`/r/${row.command.id}`, {}, row.name), ` ${full(row.command.recommendation.sentence)} `, h("span", { class: "dim" }, t(`command-${row.command.state}`)))))) : null,
+    part(t("rests-on"), evidenceCharts(item), evidenceList(finding.evidence),
+      finding.evidence.length ? null : h("p", { class: "dim" }, t("rests-on-sentence"))),
+    finding.against.length ? part(t("against"), evidenceList(finding.against)) : null,
   ];
 }
 
@@ -43,6 +47,6 @@ function where({ node, gpu, workload, queue }) {
   const places = [];
   if (node) places.push(link(nodePath(node, gpu), {}, gpu ? `${node} ${gpuName(node, gpu)}` : node));
   if (workload) places.push(link(jobPath(workload), {}, jobName(workload)));
-  if (queue) places.push(`queue ${queue}`);
-  return places.length ? places.flatMap((place, i) => (i ? [", ", place] : [place])) : "the cluster";
+  if (queue) places.push(link(queuePath(queue), {}, t("queue-name", { queue })));
+  return places.length ? places.flatMap((place, i) => (i ? [", ", place] : [place])) : t("the-cluster");
 }

@@ -1,5 +1,7 @@
 // The one door to the daemon: the stream of boards, questions and decisions.
 
+import { t } from "./say.js";
+
 export class ApiError extends Error {
   constructor(status, sentence) {
     super(sentence);
@@ -8,47 +10,67 @@ export class ApiError extends Error {
 }
 
 async function answer(response) {
-  if (response.ok) return response.json();
-  let sentence = `The daemon answered ${response.status}.`;
+  if (response.ok) return response.status === 204 ? null : response.json();
+  let sentence = t("line-status", { status: response.status });
   try {
     sentence = (await response.json()).error || sentence;
   } catch {
     // Not ours: a proxy's page. The status says what there is to say.
   }
+  if (response.status === 401) document.dispatchEvent(new Event("trimtab:signed-out")); // signin.js asks to sign in
   throw new ApiError(response.status, sentence);
+}
+
+let csrf = null;
+
+/** What a decision by the page's cookie must bear, where the daemon asks for it. */
+export function setCsrf(token) {
+  csrf = token;
 }
 
 async function send(path, options) {
   let response;
   try {
     response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
-  } catch {
-    throw new ApiError(0, "The daemon cannot be reached; nothing was sent. Try again when the beat is back.");
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, t("line-unreachable"));
   }
   return answer(response);
 }
 
-export function get(path) {
-  return send(path, { headers: { Accept: "application/json" } });
+export function get(path, signal) {
+  return send(path, { headers: { Accept: "application/json" }, signal });
 }
 
 export function post(path, body) {
-  return send(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+  const headers = { "Content-Type": "application/json", ...(csrf ? { "X-Trimtab-CSRF": csrf } : {}) };
+  return send(path, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
 const RETRY_MS = [1000, 2000, 4000, 8000];
 
-/** Follow the boards: `onBoard(board)` for each; `onTrouble(sentence, status)` when the line is down. Never ends. */
-export function follow({ onBoard, onTrouble }) {
+/** Follow the boards: each event of the stream to its taker; `onTrouble(sentence, status)` when the line is down.
+ * Never ends. A change that does not fit what we have asks for the whole. */
+export function follow({ onFrame, onChange, onUuids, onTrouble }) {
   let tries = 0;
   let source = null;
+  let last = "";
 
   function open() {
-    source = new EventSource("/api/v1/events");
-    source.addEventListener("board", (event) => {
-      tries = 0;
-      onBoard(JSON.parse(event.data));
-    });
+    source = new EventSource(`/api/v1/stream${last ? `?since=${last}` : ""}`);
+    const hear = (name, take) =>
+      source.addEventListener(name, (event) => {
+        tries = 0;
+        if (take(JSON.parse(event.data)) === false) {
+          last = "";
+          source.close();
+          open();
+        } else last = event.lastEventId;
+      });
+    hear("frame", onFrame);
+    hear("change", onChange);
+    hear("uuids", onUuids);
     source.onerror = () => {
       source.close();
       retry();
@@ -59,8 +81,9 @@ export function follow({ onBoard, onTrouble }) {
   async function retry() {
     const wait = RETRY_MS[Math.min(tries, RETRY_MS.length - 1)];
     tries += 1;
+    last = "";
     try {
-      onBoard(await get("/api/v1/board"));
+      await get("/api/v1/findings?limit=1");
     } catch (error) {
       onTrouble(error.message, error.status);
     }
@@ -70,4 +93,5 @@ export function follow({ onBoard, onTrouble }) {
   addEventListener("pagehide", () => source?.close());
   addEventListener("pageshow", (event) => event.persisted && open());
   open();
+  return { again: () => source?.readyState !== EventSource.OPEN && (source?.close(), (tries = 0), open()) };
 }

@@ -1,9 +1,11 @@
 // Before and after: the nodes that a recommendation concerns, as they are and as its moves leave them.
 
-import { MEASURES, drawCell, lookOf, prepare } from "./cell.js";
+import { drawCell, lookOf, prepare } from "./cell.js";
 import { theme } from "./colour.js";
 import { h, kept } from "./dom.js";
-import { state } from "./state.js";
+import { MEASURES } from "./measures.js";
+import { t } from "./say.js";
+import { jobName, state } from "./state.js";
 
 const SIZE = 18;
 const PITCH = 21;
@@ -34,19 +36,19 @@ export function pictures(row) {
   const shown = names.slice(0, NODES_MAX);
   const steps = recommendation.moves.flatMap(changes);
   const sides = scene(recommendation, shown, steps);
-  const words = steps.map(({ from, to, workload }, i) => `${i + 1}: ${to.gpus} GPUs of ${workload} ${from ? `from ${from.node} ` : ""}to ${to.node}`);
+  const words = steps.map(({ from, to, workload }, i) => `${i + 1}: ${t(from ? "move-spoken" : "start-spoken", { gpus: String(to.gpus), job: jobName(workload), from: from?.node || "", to: to.node })}`);
   return h("div", { class: "pictures" },
-    picture("before", shown, sides.before, ["Before.", ...words].join(" ")),
+    picture("before", shown, sides.before, [t("picture-before"), ...words].join(". ")),
     h("span", { class: "arrow", "aria-hidden": "true" }, "→"),
-    picture("after", shown, sides.after, "After."),
-    names.length > shown.length ? h("p", { class: "dim" }, `and ${names.length - shown.length} more nodes`) : null,
+    picture("after", shown, sides.after, t("picture-after")),
+    names.length > shown.length ? h("p", { class: "dim" }, t("and-more", { n: String(names.length - shown.length) })) : null,
     steps.length ? moveList(steps) : null);
 }
 
 function moveList(steps) {
   return h("ol", { class: "moves" }, steps.slice(0, NODES_MAX).map(({ from, to, workload }) => {
-    const job = state.lookups.jobs.get(workload)?.name || workload;
-    const way = from ? `${from.node} → ${to.node}` : `starts on ${to.node}`;
+    const job = jobName(workload);
+    const way = from ? `${from.node} → ${to.node}` : t("starts-on", { node: to.node });
     return h("li", {}, h("b", {}, job), ` ${to.pod !== job && to.pod ? to.pod : ""} ${way}, ${to.gpus} GPUs`);
   }));
 }
@@ -110,7 +112,7 @@ function label(side, seat, workload, text) {
 function picture(title, names, side, words) {
   const paint = (el) => draw(el, names, side);
   return h("figure", { class: "picture" },
-    h("figcaption", {}, title),
+    h("figcaption", {}, t(`picture-${title}`)),
     kept("canvas", { key: title, role: "img", "aria-label": words }, paint, paint));
 }
 

@@ -1,4 +1,5 @@
-// Addresses: /r/11, /f/31, /node/gpu-07?gpu=UUID, /job/research/llama-70b. Links work without leaving the page.
+// Addresses: /r/11, /f/31, /node/gpu-07?gpu=UUID, /job/research/llama-70b, /queue/research; `?at=` names a moment of
+// the past and stays while it is looked at. Links work without leaving the page.
 
 import { changed, state } from "./state.js";
 
@@ -9,6 +10,7 @@ export function read(location) {
   if (kind === "f" && /^F?\d+$/i.test(name)) return { view: "finding", id: Number(name.replace(/^F/i, "")) };
   if (kind === "node" && name) return { view: "node", name, gpu: new URLSearchParams(location.search).get("gpu") };
   if (kind === "job" && name) return { view: "job", id: name };
+  if (kind === "queue" && name) return { view: "queue", name };
   return { view: "start" };
 }
 
@@ -16,20 +18,32 @@ export function jobPath(id) {
   return `/job/${id.split("/").map(encodeURIComponent).join("/")}`;
 }
 
+export function queuePath(name) {
+  return `/queue/${name.split("/").map(encodeURIComponent).join("/")}`;
+}
+
 export function nodePath(name, gpu) {
   return `/node/${encodeURIComponent(name)}${gpu ? `?gpu=${encodeURIComponent(gpu)}` : ""}`;
+}
+
+/** The same address in the moment of the past that is shown. */
+function inPast(path) {
+  if (!state.past) return path;
+  const url = new URL(path, location.href);
+  url.searchParams.set("at", state.past.at);
+  return url.pathname + url.search;
 }
 
 let returnTo = null;
 
 export function open(path) {
   if (state.path.view === "start") returnTo = document.activeElement;
-  history.pushState(null, "", path);
+  history.pushState(null, "", inPast(path));
   go(true);
 }
 
 export function close() {
-  history.pushState(null, "", "/");
+  history.pushState(null, "", inPast("/"));
   go(false);
   returnTo?.focus?.();
   returnTo = null;
@@ -57,6 +71,6 @@ export function start() {
   document.addEventListener("click", onClick);
   addEventListener("popstate", () => go(true));
   addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && state.path.view !== "start" && !event.target.closest("form, .search")) close();
+    if (event.key === "Escape" && state.path.view !== "start" && !event.target.closest("form, .search, dialog, .popover")) close();
   });
 }

@@ -1,26 +1,37 @@
 // Search: node, GPU, job, UUID, finding or recommendation; the keyboard alone is enough.
 
 import { h, render } from "./dom.js";
-import { jobPath, nodePath, open } from "./route.js";
+import { jobPath, nodePath, open, queuePath } from "./route.js";
+import { t } from "./say.js";
 import { state } from "./state.js";
 import { bare } from "./words.js";
 
 const SHOWN_MAX = 8;
+const NODES_MAX = 400;
 let input = null;
 let list = null;
+let none = null;
 let found = [];
 let chosen = 0;
 
-export function startSearch(box) {
+/** The field, made once and named anew where the language changes. */
+export function renderSearch(box) {
+  if (!input) start(box);
+  input.placeholder = t("search-hint");
+  input.setAttribute("aria-label", t("search-label"));
+  list.setAttribute("aria-label", t("search-found"));
+}
+
+function start(box) {
   input = h("input", {
-    type: "search", placeholder: "node, GPU, job, UUID … ( / )", "aria-label": "Search node, GPU, job or UUID", autocomplete: "off",
-    spellcheck: "false", role: "combobox", "aria-expanded": "false", "aria-controls": "found", "aria-autocomplete": "list",
+    type: "search", autocomplete: "off", spellcheck: "false", role: "combobox", "aria-expanded": "false", "aria-controls": "found", "aria-autocomplete": "list",
     on: { input: look, keydown: onKey, blur: () => setTimeout(hide, 150), focus: look },
   });
   list = h("ul", { id: "found", role: "listbox", hidden: true });
-  box.append(input, list);
+  none = h("p", { id: "found-none", role: "status", hidden: true });
+  box.append(input, list, none);
   addEventListener("keydown", (event) => {
-    if (event.key !== "/" || event.target.closest("input, select, textarea")) return;
+    if (event.key !== "/" || event.target.closest("input, select, textarea, dialog")) return;
     event.preventDefault();
     input.focus();
   });
@@ -42,32 +53,46 @@ function matches(words) {
     return place < 0 ? null : place + (text.length === words.length ? -1 : 0);
   };
   const offer = (text, kind, path, shown = text) => rank(text) !== null && add(shown, kind, path, rank(text));
-  for (const node of board.nodes) {
-    offer(node.name, "node", nodePath(node.name));
-    if (made.length > 400) break;
-    for (const cell of node.cells) {
-      const name = cell.index === null ? cell.uuid : `${node.name} GPU ${cell.index}`;
-      if (words.length > 2 && rank(node.name) === null) offer(`${name} ${cell.uuid}`, "GPU", nodePath(node.name, cell.uuid), name);
-      else if (words.includes(" ")) offer(name, "GPU", nodePath(node.name, cell.uuid));
-    }
-  }
-  for (const job of board.jobs) offer(job.id, `job, ${job.state}`, jobPath(job.id));
-  for (const item of board.findings) offer(`F${item.id} ${bare(item.finding.sentence)}`, "finding", `/f/${item.id}`);
-  for (const row of board.commands) offer(`${row.name} ${bare(row.command.recommendation.sentence)}`, "recommendation", `/r/${row.command.id}`);
+  const { fleet } = state;
+  for (let place = 0; place < fleet.names.length && made.length <= NODES_MAX; place += 1) offer(fleet.names[place], t("search-node"), nodePath(fleet.names[place]));
+  offerGpus(words, made);
+  for (const job of board.jobs) offer(job.id, t("search-job", { state: t(`job-${job.state}`) }), jobPath(job.id));
+  for (const queue of board.queues || []) offer(queue.name, t("search-queue"), queuePath(queue.name));
+  for (const item of board.findings) offer(`F${item.id} ${bare(item.finding.sentence)}`, t("search-finding"), `/f/${item.id}`);
+  for (const row of board.commands) offer(`${row.name} ${bare(row.command.recommendation.sentence)}`, t("search-recommendation"), `/r/${row.command.id}`);
   return made.sort((a, b) => a.rank - b.rank || a.text.length - b.text.length);
 }
 
+/** GPUs by UUID, or by their node and number: `gpu-07 gpu 3`. */
+function offerGpus(words, made) {
+  const { fleet } = state;
+  const add = (cell, rank) => {
+    const node = fleet.names[fleet.owner[cell]];
+    const name = fleet.indices[cell] < 0 ? fleet.uuid(cell) : `${node} GPU ${fleet.indices[cell]}`;
+    made.push({ text: name, kind: "GPU", path: nodePath(node, fleet.uuid(cell)), rank });
+  };
+  const named = words.match(/^(\S+) (?:gpu ?)?(\d*)$/);
+  const node = named ? fleet.place.get(fleet.names.find((name) => name.toLowerCase() === named[1])) : undefined;
+  if (node !== undefined) {
+    for (let cell = fleet.first[node]; cell < fleet.first[node + 1]; cell += 1) if (String(fleet.indices[cell]).startsWith(named[2])) add(cell, 1);
+  }
+  if (words.length < 4 || !fleet.uuids) return;
+  for (let cell = 0; cell < fleet.size && made.length < NODES_MAX; cell += 1) {
+    const rank = fleet.uuids[cell].toLowerCase().indexOf(words);
+    if (rank >= 0) add(cell, rank);
+  }
+}
+
 function show(words) {
-  list.hidden = !words;
-  input.setAttribute("aria-expanded", String(Boolean(words)));
+  list.hidden = !found.length;
+  none.hidden = !words || found.length > 0;
+  none.textContent = t("search-nothing");
+  input.setAttribute("aria-expanded", String(found.length > 0));
   if (found.length) input.setAttribute("aria-activedescendant", `found-${chosen}`);
   else input.removeAttribute("aria-activedescendant");
-  const none = words ? h("li", { class: "dim" }, "Nothing here has that in its name.") : null;
-  render(list, found.length
-    ? found.map((one, i) =>
-        h("li", { id: `found-${i}`, role: "option", "aria-selected": String(i === chosen), on: { pointerdown: () => choose(one) } },
-          h("span", {}, one.text), h("span", { class: "dim" }, one.kind)))
-    : none);
+  render(list, found.map((one, i) =>
+    h("li", { id: `found-${i}`, role: "option", "aria-selected": String(i === chosen), on: { pointerdown: () => choose(one) } },
+      h("span", {}, one.text), h("span", { class: "dim" }, one.kind))));
 }
 
 function choose(one) {
@@ -77,7 +102,7 @@ function choose(one) {
 }
 
 function hide() {
-  list.hidden = true;
+  list.hidden = none.hidden = true;
   input.setAttribute("aria-expanded", "false");
 }
 
