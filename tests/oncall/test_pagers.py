@@ -20,6 +20,7 @@ from trimtab.errors import SettingsError
 from trimtab.model.oncall import Verb
 from trimtab.settings.oncall_targets import JsmSettings, PagerDutySettings, WebhookSettings
 from trimtab.show.oncall.sender import Dead, Sender, TryAgain
+from trimtab.show.oncall.senders.jsm import ROUNDS_MAX, WAITS_SECONDS
 from trimtab.show.oncall.webhook_body import schema
 
 CASE = {case.kind: case for case in CASES}
@@ -108,27 +109,35 @@ class TestJsm:
         assert jsm.alerts[INCIDENT]["priority"] == "P1"
         assert "vision-3 stopped" in jsm.alerts[INCIDENT]["notes"][0]
 
-    def test_what_is_queued_is_asked_about_and_not_sent_again(self, jsm: JsmReceiver, tmp_path: Path) -> None:
+    def test_what_is_done_within_a_moment_is_one_outcome(self, jsm: JsmReceiver, tmp_path: Path) -> None:
         jsm.polls_until_done = 2
-        sender = self.a_sender(jsm, tmp_path)
-        for _ in range(2):
-            with pytest.raises(TryAgain, match="queued") as caught:
-                sender.send(a_message(), None)
-            assert caught.value.after_seconds
-            assert not caught.value.may_have_arrived
-        done = sender.send(a_message(), None)
+        done = self.a_sender(jsm, tmp_path).send(a_message(), None)
         assert done.remote_id == jsm.alerts[INCIDENT]["id"]
         assert [request.method for request in jsm.requests] == ["POST", "GET", "GET", "GET"]
+
+    def test_what_is_queued_for_long_is_asked_about_and_not_sent_again(self, jsm: JsmReceiver, tmp_path: Path) -> None:
+        jsm.polls_until_done = len(WAITS_SECONDS)
+        sender = self.a_sender(jsm, tmp_path)
+        with pytest.raises(TryAgain, match="queued") as caught:
+            sender.send(a_message(), None)
+        assert caught.value.after_seconds
+        assert not caught.value.may_have_arrived
+        done = sender.send(a_message(), None)
+        assert done.remote_id == jsm.alerts[INCIDENT]["id"]
+        assert [request.method for request in jsm.requests] == ["POST", *["GET"] * 5]
         assert jsm.alerts[INCIDENT]["count"] == 1
 
+    def test_a_question_that_fails_is_asked_again(self, jsm: JsmReceiver, tmp_path: Path) -> None:
+        jsm.first = [Reply(status=202, body={"requestId": "r1"}), Reply(status=502), DROP]
+        jsm.queue["r1"] = [0, lambda: {"isSuccess": True, "alertId": "a1"}]
+        assert self.a_sender(jsm, tmp_path).send(a_message(), None).remote_id == "a1"
+
     def test_after_a_crash_it_is_sent_again_and_only_counted(self, jsm: JsmReceiver, tmp_path: Path) -> None:
-        jsm.polls_until_done = 1
-        with pytest.raises(TryAgain):
+        jsm.after = [DROP]
+        with pytest.raises(TryAgain) as caught:
             self.a_sender(jsm, tmp_path).send(a_message(), None)
-        again = self.a_sender(jsm, tmp_path)
-        with pytest.raises(TryAgain):
-            again.send(a_message(), None)
-        again.send(a_message(), None)
+        assert caught.value.may_have_arrived
+        self.a_sender(jsm, tmp_path).send(a_message(is_repeat=True), None)
         assert list(jsm.alerts) == [INCIDENT]
 
     def test_queued_then_refused_is_refused(self, jsm: JsmReceiver, tmp_path: Path) -> None:
@@ -148,10 +157,10 @@ class TestJsm:
         jsm = JsmReceiver(SECRET, tells_status=False)
         with serving(jsm):
             sender = self.a_sender(jsm, tmp_path)
-            for _ in range(4):
+            for _ in range(ROUNDS_MAX - 1):
                 with pytest.raises(TryAgain):
                     sender.send(a_message(), None)
-            assert "not told" in sender.send(a_message(), None).remark
+            assert "told nothing more" in sender.send(a_message(), None).remark
         assert jsm.alerts[INCIDENT]["count"] == 1
 
     def test_a_key_that_may_not_ask_is_no_failure(self, jsm: JsmReceiver, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ class Sender(Protocol):
         ...
 
     def send(self, message: Message, thread: Thread | None) -> Delivered:
-        """Deliver, or raise TryAgain or Dead. Waits for time-outs only; never sleeps."""
+        """Deliver, or raise TryAgain or Dead, within a few time-outs; each target has a thread of its own."""
         ...
 
 

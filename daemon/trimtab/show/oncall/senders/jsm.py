@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from urllib.parse import quote
 
 from trimtab.model.advice import Severity
 from trimtab.model.oncall import Message, Target, Thread, Verb
-from trimtab.outbound import Answer
 from trimtab.settings.oncall_targets import JsmSettings
 from trimtab.show.oncall.post import Document, Post, Site
 from trimtab.show.oncall.sender import Aimed, Dead, Delivered, TryAgain, cut_bytes, utf16_units
@@ -19,9 +19,11 @@ NOTE_CHARACTERS_MAX = 25_000
 DETAILS_CHARACTERS_MAX = 8_000
 ENTITY_CHARACTERS_MAX = 512
 TAGS_MAX, TAG_CHARACTERS_MAX = 20, 50
-ASK_AGAIN_SECONDS = 2.0
-ASKED_MAX = 5
-"""Times that we ask what became of a request before its being taken must do."""
+WAITS_SECONDS = (0.0, 0.25, 0.5, 1.0)
+"""Before each question in one go: most requests are done within a second, and one call is then one outcome."""
+ASK_AGAIN_SECONDS = 5.0
+ROUNDS_MAX = 3
+"""Goes in which we ask what became of a request before its being taken must do."""
 PENDING_MAX = 256
 
 _PRIORITY = {Severity.CRITICAL: "P1", Severity.WARNING: "P3", Severity.INFO: "P5"}
@@ -41,11 +43,11 @@ class Jsm(Aimed):
         self._key = site.needed(name, settings.api_key_file)
         self._post = Post(name, settings, site, self._key)
         self._pending: OrderedDict[str, tuple[str, int]] = OrderedDict()
-        """By message: the request that was taken for it, and how often it was asked about."""
+        """By message: the request that was taken for it, and in how many goes it was asked about."""
 
     def send(self, message: Message, thread: Thread | None) -> Delivered:
         """Create, note, acknowledge or close by our key; what is in the queue there is asked about, not sent again."""
-        request, asked = self._pending.pop(message.id, ("", 0))
+        request, rounds = self._pending.pop(message.id, ("", 0))
         if not request:
             answer = self._post.json(self._address(message), self._document(message), headers=self._headers())
             request = str(self._post.read(answer).get("requestId") or "")
@@ -53,22 +55,33 @@ class Jsm(Aimed):
                 raise Dead(f"{self._post.said(answer)}: no requestId in it")
         if not self._settings.asks_result:
             return Delivered(remote_id=request, remark="queued; its result was not asked for")
-        answer = self._post.exchange(f"{self._url}/requests/{request}", None, headers=self._headers(), method="GET")
-        return self._read(message, request, asked + 1, answer)
-
-    def _read(self, message: Message, request: str, asked: int, answer: Answer) -> Delivered:
-        if answer.status in (401, 403, 405):
-            return Delivered(remote_id=request, remark="queued; this key may not ask what became of it")
-        if answer.status == 200:
-            said = self._post.read(answer)
-            data = said.get("data")
-            return self._judged(message, request, data if isinstance(data, dict) else said)
-        if asked >= ASKED_MAX:
-            return Delivered(remote_id=request, remark=f"queued; asked {asked} times and not told what became of it")
-        self._pending[message.id] = (request, asked)
+        for wait_seconds in WAITS_SECONDS:
+            # A real wait, shorter than any time-out, on the thread that this target has for itself.
+            threading.Event().wait(wait_seconds)
+            told = self._asked(message, request)
+            if told:
+                return told
+        if rounds + 1 >= ROUNDS_MAX:
+            return Delivered(remote_id=request, remark=f"queued; asked for {ROUNDS_MAX} rounds and told nothing more")
+        self._pending[message.id] = (request, rounds + 1)
         while len(self._pending) > PENDING_MAX:
             self._pending.popitem(last=False)
         raise TryAgain("queued there, not done yet", after_seconds=ASK_AGAIN_SECONDS)
+
+    def _asked(self, message: Message, request: str) -> Delivered | None:
+        """What became of a request; None while nobody knows. Whatever goes wrong here, the request stays taken."""
+        address = f"{self._url}/requests/{quote(request, safe='')}"
+        try:
+            answer = self._post.exchange(address, None, headers=self._headers(), method="GET")
+            if answer.status in (401, 403, 405):
+                return Delivered(remote_id=request, remark="queued; this key may not ask what became of it")
+            if answer.status != 200:
+                return None
+            said = self._post.read(answer)
+        except TryAgain:
+            return None
+        data = said.get("data")
+        return self._judged(message, request, data if isinstance(data, dict) else said)
 
     def _judged(self, message: Message, request: str, result: Document) -> Delivered:
         if result.get("isSuccess", result.get("success")) is True:
