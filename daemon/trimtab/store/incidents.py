@@ -109,10 +109,10 @@ class IncidentFacts(Facts):
 
     def is_act_new(self, act: str, *, at: datetime) -> bool:
         """Note what somebody did at a pager; False where it was noted before."""
-        insert = self._database.insert(inbound_acts).on_conflict_do_nothing()
+        row = {"cluster": self.cluster, "id": clean(act), "at_ms": unix_ms(at)}
+        insert = self._database.insert(inbound_acts).values(row).on_conflict_do_nothing()
         with self._database.write() as connection:
-            row = {"cluster": self.cluster, "id": clean(act), "at_ms": unix_ms(at)}
-            return connection.execute(insert, row).rowcount == 1
+            return connection.execute(insert.returning(inbound_acts.c.id)).scalar_one_or_none() is not None
 
     def pager_switch(self) -> Pager | None:
         """Who pages, as it was last switched while running; None = never, the setting says."""
@@ -158,8 +158,8 @@ def _write_incident(database: Database, connection: Connection, cluster: str, po
     sequence = (was.sequence if was is not None else 0) + _steps(posting)
     row = _incident_row(cluster, replace(incident, sequence=sequence, version=incident.version + 1))
     if was is None:
-        insert = database.insert(incidents).on_conflict_do_nothing()
-        if connection.execute(insert, row).rowcount != 1:
+        insert = database.insert(incidents).values(row).on_conflict_do_nothing().returning(incidents.c.number)
+        if connection.execute(insert).scalar_one_or_none() is None:
             return False
         numbers = database.insert(meta).values(key=_numbers_key(cluster), value=str(incident.number))
         update = {"value": numbers.excluded.value}

@@ -17,7 +17,9 @@ Told = Mapping[str, tuple[Audience, str]]
 class Letters:
     """Writes news to targets."""
 
-    def __init__(self, frame: Callable[[], Frame], targets: Mapping[str, Target], *, quiet_update_seconds: float) -> None:
+    def __init__(
+        self, frame: Callable[[], Frame], targets: Mapping[str, Target], *, quiet_update_seconds: float
+    ) -> None:
         """`frame` is asked each time; updates that wake nobody wait `quiet_update_seconds`, and become one."""
         self._frame = frame
         self._targets = targets
