@@ -74,7 +74,9 @@ class Rollup:
         hold_ms = round(hold_seconds * 1000)
         self._hold_ms = hold_ms
         now_ms = unix_ms(clock.now())
+        was_ms = self._state.get(_FLUSHED)
         self._flushed_ms = self._first_open_minute(now_ms)
+        self._state.put({_FLUSHED: self._flushed_ms})
         self._spans.recall(self._flushed_ms)
         self._keep_ms = round(settings.minute_days * _DAY_MS) - HOUR.ms
         self._buffer = Buffer(
@@ -87,7 +89,7 @@ class Rollup:
         """Steps of the coarser tiers, already built, some minutes of which were counted anew since: which GPUs."""
         self._unsummed: set[int] = set()
         self._postponed = 0
-        self._build_left()
+        self._build_left(was_ms)
         self._lock = threading.Lock()
         self._mark_tail(now_ms)
 
@@ -254,9 +256,8 @@ class Rollup:
         # Whole hours, so that no coarser step is left half built.
         return max(HOUR.floor_ms(newest - FILLED_MS_MAX), flushed)
 
-    def _build_left(self) -> None:
+    def _build_left(self, flushed: int | None) -> None:
         """Have those coarser steps built that a daemon that was long away had begun."""
-        flushed = self._state.get(_FLUSHED)
         for tier, steps in self._touched.items():
             if flushed is None or flushed % tier.ms == 0:
                 continue

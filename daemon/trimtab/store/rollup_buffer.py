@@ -146,9 +146,13 @@ class Buffer:
             return sum(len(minutes) for minutes in self._dirty.values())
 
     def unwritten_since_ms(self, written_ms: int) -> int | None:
-        """The earliest receipt of a report that no row holds yet, when minutes before `written_ms` are written."""
+        """The earliest receipt of a report that has still to be counted, when minutes before `written_ms` are written.
+
+        One of a minute that is written counts as well, while it stands for its GPU in the next.
+        """
+        first = MINUTE.floor_ms(written_ms - self._hold_ms)
         with self._lock:
-            open_ones = (heap.received_ms for minute, heap in self._minutes.items() if minute >= written_ms)
+            open_ones = (heap.received_ms for minute, heap in self._minutes.items() if minute >= first)
             marked = (received for minutes in self._dirty.values() for received in minutes.values())
             return min((*open_ones, *marked), default=None)
 
