@@ -31,6 +31,12 @@ VERBS: dict[str, tuple[str, str]] = {
     "release": ("trimtab.cli.release", "release"),
     "link": ("trimtab.cli.decide", "link"),
     "doctor": ("trimtab.cli.doctor", "doctor"),
+    "db": ("trimtab.cli.db", "db"),
+    "setup": ("trimtab.cli.setup", "setup"),
+    "top": ("trimtab.cli.top", "top"),
+    "login": ("trimtab.cli.login", "login"),
+    "whoami": ("trimtab.cli.login", "whoami"),
+    "completion": ("trimtab.cli.completion", "completion"),
 }
 
 

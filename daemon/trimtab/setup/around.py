@@ -1,0 +1,102 @@
+"""What `trimtab setup` does: looks what is installed, puts files in place, and says what is left for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trimtab.settings import DaemonSettings
+from trimtab.setup import grafana, prometheus
+from trimtab.setup.files import Act, Change, Ground
+from trimtab.setup.history import Postgres
+from trimtab.setup.shipped import Shipped
+
+ALERTMANAGER = ("etc/prometheus/alertmanager.yml", "etc/alertmanager/alertmanager.yml")
+ALERTMANAGER_SAMPLE = "etc/trimtab/alertmanager.sample.yml"
+_CHANGES = (Act.MADE, Act.CHANGED, Act.REMOVED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What a person asked for."""
+
+    root: Path
+    is_dry: bool = False
+    prometheus_url: str = "http://127.0.0.1:9090"
+    postgres: Postgres | None = None
+    is_optional_wanted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """What was done, program by program, and what a person has still to do."""
+
+    found: tuple[str, ...]
+    """The programs that are installed."""
+    changes: tuple[Change, ...]
+    to_do: tuple[str, ...] = ()
+    """Lines: what to add where, which service to reload."""
+
+
+def daemon_url(settings: DaemonSettings) -> str:
+    """How a program on this host reaches the daemon."""
+    host, _, port = settings.people.listen.rpartition(":")
+    reach = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host
+    return f"{'https' if settings.people.certificate_file else 'http'}://{reach}:{port}"
+
+
+def set_up(wishes: Wishes, settings: DaemonSettings, shipped: Shipped) -> Done:
+    """Put everything in place for what is installed. Raises SettingsError."""
+    ground = Ground(wishes.root, is_dry=wishes.is_dry)
+    found: list[str] = []
+    wanted: dict[str, str] = {}
+    to_do: list[str] = []
+    if ground.has(grafana.PROVISIONING):
+        found.append("Grafana")
+        sources = grafana.data_sources(prometheus_url=wishes.prometheus_url, postgres=wishes.postgres)
+        dashboards = shipped.dashboards(has_history=wishes.postgres is not None)
+        wanted |= grafana.provisioning(sources, dashboards)
+    if ground.has(prometheus.CONFIG):
+        found.append("Prometheus")
+        scraped = prometheus.Scraped(daemon_url=daemon_url(settings), token_file=settings.people.metrics_token_file)
+        rules = shipped.rules(is_optional_wanted=wishes.is_optional_wanted)
+        files, lines = prometheus.files(ground.text(prometheus.CONFIG), rules=rules, scraped=scraped)
+        wanted |= files
+        to_do += [f"Add to /{prometheus.CONFIG}:", *(f"    {line}" for line in lines)] if lines else []
+    alertmanager = next((path for path in ALERTMANAGER if ground.has(path)), None)
+    sample = shipped.alertmanager()
+    if alertmanager is not None and sample is not None:
+        found.append("Alertmanager")
+        wanted[ALERTMANAGER_SAMPLE] = sample
+        to_do += _for_alertmanager(ground.text(alertmanager), alertmanager)
+    changes = tuple(ground.place(wanted))
+    return Done(found=tuple(found), changes=changes, to_do=(*to_do, *_after(changes, wishes.postgres, found)))
+
+
+def take_away(wishes: Wishes) -> Done:
+    """Remove what is ours and was not edited. Raises SettingsError."""
+    changes = tuple(Ground(wishes.root, is_dry=wishes.is_dry).remove_all())
+    return Done(found=(), changes=changes, to_do=_after(changes, None, []))
+
+
+def _for_alertmanager(config: str, path: str) -> list[str]:
+    """Alertmanager reads one file and includes none: what it needs is for a person to copy."""
+    if "trimtab" in config.lower():
+        return []
+    return [f"Alertmanager includes no files: copy the routes and inhibitions of /{ALERTMANAGER_SAMPLE} into /{path}."]
+
+
+def _after(changes: Sequence[Change], postgres: Postgres | None, found: Sequence[str]) -> tuple[str, ...]:
+    """Which services to tell, and what PostgreSQL needs once; nothing where nothing changed."""
+    touched = [change.path for change in changes if change.act in _CHANGES]
+    lines = []
+    if any(path.startswith(f"{grafana.PROVISIONING}/datasources") for path in touched):
+        lines.append("Grafana reads data sources when it starts: systemctl restart grafana-server")
+    if any(path.endswith((".rules.yml", prometheus.SCRAPE_FILE)) for path in touched):
+        lines.append("Prometheus reads rules when told: systemctl reload prometheus")
+    is_new = any(path.endswith("datasources/trimtab.yaml") for path in touched)
+    if postgres is not None and "Grafana" in found and is_new:
+        lines.append(f"Grafana signs in to PostgreSQL as {postgres.user}. Once, in database {postgres.database}:")
+        lines += [f"    {grant}" for grant in postgres.grants]
+    return tuple(lines)

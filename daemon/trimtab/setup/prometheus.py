@@ -1,0 +1,95 @@
+"""What Prometheus is told: rules and what to scrape, in its include folders where it has some, else as lines to add."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from urllib.parse import urlsplit
+
+from trimtab.setup.grafana import SCRAPE_INTERVAL
+from trimtab.setup.text import yaml_text
+
+CONFIG = "etc/prometheus/prometheus.yml"
+OWN = "etc/trimtab/prometheus"
+"""Where they lie when Prometheus has no folder to include: the lines to add name it."""
+SCRAPE_FILE = "trimtab.scrape.yml"
+OUR_RULES = "trimtab*.rules.yml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scraped:
+    """Where Prometheus finds the daemon, and the file with the token that it sends, if one is asked for."""
+
+    daemon_url: str
+    token_file: str = ""
+
+
+def include_folders(config: str, key: str) -> tuple[str, ...]:
+    """Folders of which Prometheus reads every `*.yml` under `rule_files` or `scrape_config_files`; from the root."""
+    found = []
+    for pattern in _listed(config, key):
+        path = PurePosixPath(pattern)
+        folder = path.parent if path.is_absolute() else PurePosixPath("/etc/prometheus") / path.parent
+        is_whole = path.match("trimtab-daemon.rules.yml") if key == "rule_files" else path.match(SCRAPE_FILE)
+        if is_whole and "*" in path.name and not re.search(r"[*?\[]", str(folder)):
+            found.append(str(folder).lstrip("/"))
+    return tuple(found)
+
+
+def _listed(config: str, key: str) -> Iterator[str]:
+    """The items of one top-level list; enough of YAML to read a Prometheus configuration."""
+    found = re.search(rf"^{key}:[ \t]*(?P<inline>\[[^\]]*\])?[^\n]*\n?(?P<block>(?:[ \t]*(?:-|#)[^\n]*\n?|[ \t]*\n)*)",
+                      config, re.MULTILINE)  # fmt: skip
+    if found is None:
+        return
+    if found["inline"]:
+        items = found["inline"].strip("[]").split(",")
+    else:
+        items = re.findall(r"^[ \t]*-[ \t]*(.+?)[ \t]*(?:#.*)?$", found["block"], re.MULTILINE)
+    yield from (item.strip().strip("\"'") for item in items if item.strip())
+
+
+def scrape_jobs(scraped: Scraped) -> list[dict[str, object]]:
+    """The daemon by its address, and the agents as the daemon's own list says."""
+    parts = urlsplit(scraped.daemon_url)
+    secret = {"authorization": {"credentials_file": scraped.token_file}} if scraped.token_file else {}
+    return [
+        {
+            "job_name": "trimtab-daemon",
+            "scrape_interval": SCRAPE_INTERVAL,
+            "scheme": parts.scheme,
+            **secret,
+            "static_configs": [{"targets": [parts.netloc]}],
+        },
+        {
+            "job_name": "trimtab-agents",
+            "scrape_interval": SCRAPE_INTERVAL,
+            "http_sd_configs": [{"url": f"{scraped.daemon_url}/sd", "refresh_interval": "60s", **secret}],
+        },
+    ]
+
+
+def files(config: str, *, rules: Mapping[str, str], scraped: Scraped) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Path -> text of what Prometheus is to read, and the lines that a person must still add."""
+    rule_folders = include_folders(config, "rule_files")
+    scrape_folders = include_folders(config, "scrape_config_files")
+    jobs = yaml_text({"scrape_configs": scrape_jobs(scraped)}, says="What Prometheus scrapes of trimtab.")
+    rules_in = rule_folders[0] if rule_folders else OWN
+    scrape_in = scrape_folders[0] if scrape_folders else OWN
+    wanted = {f"{rules_in}/{name}": text for name, text in rules.items()}
+    wanted[f"{scrape_in}/{SCRAPE_FILE}"] = jobs
+    lines: list[str] = []
+    if not rule_folders and not _names(config, f"/{OWN}/{OUR_RULES}"):
+        lines += ["rule_files:", f"  - /{OWN}/{OUR_RULES}"]
+    if not scrape_folders and not _names(config, f"/{OWN}/{SCRAPE_FILE}") and "trimtab-daemon" not in config:
+        lines += [
+            "scrape_config_files:   # Prometheus 2.43 or newer; before that, copy the file's jobs into scrape_configs"
+        ]
+        lines += [f"  - /{OWN}/{SCRAPE_FILE}"]
+    return wanted, tuple(lines)
+
+
+def _names(config: str, path: str) -> bool:
+    return any(path in line for line in config.splitlines() if not line.lstrip().startswith("#"))
