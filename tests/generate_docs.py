@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from trimtab.settings.reference import KINDS, page, sample
 from trimtab.show.metrics_reference import metrics_reference
+from trimtab.show.oncall.webhook_body import schema
 
 ROOT = Path(__file__).parent.parent
 
@@ -15,6 +17,7 @@ def generated() -> dict[Path, str]:
     return {
         ROOT / "docs" / "metrics.md": metrics_reference(),
         ROOT / "docs" / "reference" / "settings.md": page(),
+        ROOT / "docs" / "reference" / "oncall-webhook.schema.json": json.dumps(schema(), indent=2) + "\n",
         **{ROOT / "systemd" / f"{name}.toml": sample(kind) for name, kind in KINDS.items()},
     }
 

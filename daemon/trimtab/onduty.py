@@ -16,7 +16,13 @@ from trimtab.errors import SettingsError
 from trimtab.loop import Beat
 from trimtab.model.oncall import Target
 from trimtab.settings import DaemonSettings
-from trimtab.settings.oncall_targets import PER_MINUTE, PagerDutySettings, SlackSettings, TargetSection
+from trimtab.settings.oncall_targets import (
+    PER_MINUTE,
+    PagerDutySettings,
+    SlackSettings,
+    TargetSection,
+    WebhookSettings,
+)
 from trimtab.show.oncall.bell import Bell
 from trimtab.show.oncall.delivery import Deliverer, DeliveryCounts, real_seconds
 from trimtab.show.oncall.desk import Desk, DrillMaker
@@ -138,7 +144,9 @@ def on_duty(
         beats=tuple(beats),
         chores=(
             Chore(name="outbox", minutes=PRUNE_MINUTES, run=prune),  # letters are kept for weeks, not for ever
-            Chore(name="drills", minutes=DRILLS_MINUTES, run=lambda: f"{bell.forget_drills(clock.now())} drills are gone"),
+            Chore(
+                name="drills", minutes=DRILLS_MINUTES, run=lambda: f"{bell.forget_drills(clock.now())} drills are gone"
+            ),
         ),
         counts=counts,
         callback_secrets=_callback_secrets(settings),
@@ -154,6 +162,8 @@ def _callback_secrets(settings: DaemonSettings) -> dict[str, tuple[Secret, ...]]
             kind, path = "pagerduty", target.webhook_secrets_file
         elif isinstance(target, SlackSettings):
             kind, path = "slack", target.signing_secret_file
+        elif isinstance(target, WebhookSettings):
+            kind, path = "webhook", target.keys_file
         if path:
             secret = Secret(Path(settings.state_directory) / path, of=f"oncall.targets.{name}")
             found.setdefault(kind, []).append(secret)

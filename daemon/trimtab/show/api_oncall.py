@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Protocol
+
+import msgspec
 
 from trimtab.errors import DecisionRefused
 from trimtab.model.oncall import InboundAct, Incident
@@ -18,6 +21,7 @@ from trimtab.show.api_types_oncall import (
     OutboxLetters,
     Resent,
     TargetRow,
+    WebhookSchema,
 )
 from trimtab.show.oncall.desk import Desk
 from trimtab.show.oncall.inbound import (
@@ -25,9 +29,13 @@ from trimtab.show.oncall.inbound import (
     from_jsm,
     from_pagerduty,
     from_slack,
+    from_webhook,
     is_from_pagerduty,
     is_from_slack,
+    is_standard_webhook,
 )
+from trimtab.show.oncall.standard_webhook import key_bytes
+from trimtab.show.oncall.webhook_body import schema
 
 _STATES = {
     "waiting": (LetterState.READY, LetterState.LEASED),
@@ -149,6 +157,26 @@ def slack_callback(people: People, call: Call) -> CallbackTaken:
 def jsm_callback(people: People, call: Call) -> CallbackTaken:
     """JSM's or Opsgenie's outgoing webhook, by a token of role webhook: they sign nothing."""
     return _taken(people, call, "jsm", from_jsm)
+
+
+def webhook_callback(people: People, call: Call) -> CallbackTaken:
+    """What the receiver of our own webhooks tells in turn, signed with one of the keys that we sign with."""
+    desk = _desk(people)
+    names = ("webhook-id", "webhook-timestamp", "webhook-signature")
+    is_ours = is_standard_webhook(
+        [key_bytes(key, of="oncall.targets") for key in desk.secrets("webhook")],
+        body=call.raw,
+        headers={name: _header(call, name) for name in names},
+        now_seconds=desk.unix_seconds_now(),
+    )
+    if not is_ours:
+        raise _unsigned("the receiver", "keys_file")
+    return _taken(people, call, "webhook", partial(from_webhook, webhook_id=_header(call, "webhook-id")))
+
+
+def webhook_schema(people: People, call: Call) -> WebhookSchema:  # noqa: ARG001 - one shape for all handlers
+    """What the body of our webhooks may hold."""
+    return msgspec.convert(schema(), WebhookSchema)
 
 
 class _Read(Protocol):

@@ -49,5 +49,11 @@ ONCALL_ROUTES: tuple[Route, ...] = (
     Route(method="POST", path="/api/v1/callbacks/jsm", handler=does.jsm_callback,
           response=types.CallbackTaken, scope=Scope.WEBHOOK, errors=_CALLBACKS, tags=_TAGS, is_raw=True,
           summary="JSM's or Opsgenie's outgoing webhook, by a token of role webhook"),
+    Route(method="POST", path="/api/v1/callbacks/webhook", handler=does.webhook_callback,
+          response=types.CallbackTaken, scope=Scope.OPEN, errors=_CALLBACKS, tags=_TAGS, is_raw=True,
+          summary="What the receiver of our own webhooks tells in turn, by its signature"),
+    Route(method="GET", path="/api/v1/oncall/webhook-schema", handler=does.webhook_schema,
+          response=types.WebhookSchema, scope=Scope.OPEN, tags=_TAGS,
+          summary="JSON Schema of the body of our own webhooks"),
 )
 # fmt: on

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from trimtab.model.oncall import Incident, Pager
 from trimtab.model.outbox import LetterState, OutboxRow
@@ -111,3 +111,12 @@ class CallbackTaken(Struct, frozen=True, kw_only=True):
 
     is_taken: bool
     sentence: str = ""
+
+
+class WebhookSchema(Struct, frozen=True, kw_only=True):
+    """JSON Schema (2020-12) of the body of our own webhooks."""
+
+    dialect: str = field(name="$schema")
+    title: str
+    ref: str = field(name="$ref")
+    defs: dict[str, Any] = field(name="$defs")
