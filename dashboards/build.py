@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from dashboards import capacity, daemon, faults, fleet, gpu, job, node, queues, rebalancer
+from dashboards import capacity, daemon, faults, fleet, gpu, history, job, node, queues, rebalancer
 from dashboards.sheet import Sheet, to_json
 
 HERE = Path(__file__).parent
@@ -19,6 +19,9 @@ SHEETS: tuple[Sheet, ...] = (
     faults.SHEET,
     rebalancer.SHEET,
     daemon.SHEET,
+    history.FLEET,
+    history.FAULTS,
+    history.REBALANCER,
 )
 
 

@@ -93,6 +93,8 @@ class Panel:
     """Of a table: called so -> address that its cells lead to."""
     mappings: Mapping[str, tuple[str, str]] | None = None
     """Value -> (text, colour)."""
+    shows_rows: bool = False
+    """Of bars: each row of the answer is one, not each column's last value."""
     is_name_only: bool = False
     """Of a number: the series' name is what it says, not its value."""
 
@@ -231,10 +233,10 @@ def _stat(panel: Panel) -> Any:
     )
 
 
-def _bars(panel: Panel) -> Any:  # noqa: ARG001
+def _bars(panel: Panel) -> Any:
     return (
         bargauge.Panel()
-        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+        .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]).values(panel.shows_rows))
         .orientation(common_model.VizOrientation.HORIZONTAL)
         .display_mode(common_model.BarGaugeDisplayMode.BASIC)
         .no_value("not known")

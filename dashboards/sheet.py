@@ -120,6 +120,8 @@ def to_json(sheet: Sheet) -> str:
             number += 1
         y += _height(row)
     value = json.loads(JSONEncoder().encode(built.build()))
+    for annotation in value["annotations"]["list"] if sheet.is_history else ():
+        annotation["rawQuery"] = _MARKS[annotation["name"]][1]  # the SDK's type has no field for it
     return json.dumps(_tidied(value), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -182,7 +184,7 @@ def _variables(sheet: Sheet) -> list[dashboard.QueryVariable]:
 
 def _annotations(sheet: Sheet) -> list[cog.Builder[model.AnnotationQuery]]:
     if sheet.is_history:
-        return []
+        return [_marks(name, colour) for name, (colour, _) in _MARKS.items()]
     findings = (
         dashboard.AnnotationQuery()
         .name("Findings")
@@ -208,6 +210,26 @@ def _annotations(sheet: Sheet) -> list[cog.Builder[model.AnnotationQuery]]:
         .step("30s")
     )
     return [findings, commands]
+
+
+_SHOWN = "BETWEEN $__unixEpochFrom() * 1000::bigint AND $__unixEpochTo() * 1000::bigint"
+_FINDINGS = (
+    "SELECT opened_at_ms / 1000 AS time, COALESCE(closed_at_ms, last_seen_at_ms) / 1000 AS timeend, "
+    "'F' || id || ' ' || sentence AS text, rule || ',' || severity AS tags FROM findings "
+    f"WHERE cluster IN ($cluster) AND opened_at_ms {_SHOWN} AND severity = 'critical' ORDER BY 1"
+)
+_COMMANDS = (
+    "SELECT changed_at_ms / 1000 AS time, 'R' || id || ' ' || sentence AS text, rule || ',' || state AS tags "
+    f"FROM commands WHERE cluster IN ($cluster) AND changed_at_ms {_SHOWN} "
+    "AND state IN ('settled', 'undone') ORDER BY 1"
+)
+
+
+_MARKS = {"Findings": (ORANGE, _FINDINGS), "Commands": (BLUE, _COMMANDS)}
+
+
+def _marks(name: str, colour: str) -> cog.Builder[model.AnnotationQuery]:
+    return dashboard.AnnotationQuery().name(name).datasource(POSTGRESQL).enable(True).icon_color(colour)
 
 
 def _links(sheet: Sheet) -> list[cog.Builder[model.DashboardLink]]:
