@@ -14,7 +14,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from trimtab.model.reading import EventKind, GpuReading
+from trimtab.model.reading import EventKind, EventSource, GpuReading
 from trimtab.model.window import Window
 from trimtab.settings.exposition import AgentMetricsSettings
 from trimtab.show.metrics_daemon import fill_daemon
@@ -101,7 +101,8 @@ class _DaemonCollector(Collector):
     def _dcgm(self, window: Window, left_out: Set[str]) -> DcgmFamilies:
         for told in window.events:
             event = told.event
-            if event.kind is not EventKind.XID or event.gpu is None or event.code is None:
+            is_written = event.source is EventSource.USERSPACE  # anybody may have
+            if event.kind is not EventKind.XID or is_written or event.gpu is None or event.code is None:
                 continue
             place = (told.node, event.gpu)
             if place not in self._last_xids or event.at >= self._last_xids[place][0]:
