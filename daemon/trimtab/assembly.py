@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,7 +29,7 @@ from trimtab.model.reading import Delivery
 from trimtab.onduty import on_duty
 from trimtab.plan.planner import RULE_NAMES, Planner
 from trimtab.rehearsal import Rehearsal
-from trimtab.service import Service
+from trimtab.service import Service, lock_state
 from trimtab.settings import DaemonSettings, SimulatedSettings, read_token
 from trimtab.ship.inbox import Inbox
 from trimtab.ship.receiver import IngestCounts, ingest_app
@@ -69,7 +67,7 @@ class Daemon:
         _check_rules(settings)
         self.settings = settings
         self._state = Path(settings.state_directory)
-        self._lock = _lock(self._state)
+        self._lock = lock_state(self._state)
         self.clock = _clock(settings.simulated)
         self._started_at = self.clock.now()
         self._database: Database = open_database(settings.store.url, state_directory=self._state)
@@ -369,18 +367,3 @@ def _clock(simulated: SimulatedSettings | None) -> Clock:
     except ValueError as error:
         raise SettingsError(f"simulated.anchor: {simulated.anchor!r} is no ISO moment with its zone.") from error
     return ScaledClock(anchor=anchor.astimezone(UTC), speed=simulated.speed)
-
-
-def _lock(state: Path) -> int:
-    """One daemon a state directory; the lock ends with the process. Raises SettingsError."""
-    try:
-        state.mkdir(mode=0o750, parents=True, exist_ok=True)
-        held = os.open(state / "daemon.lock", os.O_RDWR | os.O_CREAT, 0o640)
-    except OSError as error:
-        raise SettingsError(f"state_directory = {state}: {error.strerror}. Create it for the daemon's user.") from error
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(held)
-        raise SettingsError(f"state_directory = {state}: another daemon is running here.") from error
-    return held

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
+
+from trimtab.errors import SettingsError
 
 
 class Service:
@@ -71,3 +75,18 @@ def inherited_socket(name: str, *, environment: Mapping[str, str] = os.environ) 
     if name not in names[: int(environment.get("LISTEN_FDS", "0"))]:
         return None
     return socket.socket(fileno=os.dup(FIRST_INHERITED + names.index(name)))
+
+
+def lock_state(state: Path) -> int:
+    """One daemon a state directory; the lock ends with the process. Raises SettingsError."""
+    try:
+        state.mkdir(mode=0o750, parents=True, exist_ok=True)
+        held = os.open(state / "daemon.lock", os.O_RDWR | os.O_CREAT, 0o640)
+    except OSError as error:
+        raise SettingsError(f"state_directory = {state}: {error.strerror}. Create it for the daemon's user.") from error
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(held)
+        raise SettingsError(f"state_directory = {state}: another daemon is running here.") from error
+    return held

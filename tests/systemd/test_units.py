@@ -11,7 +11,7 @@ import pytest
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 UNITS = sorted([*SYSTEMD.glob("*.service"), *SYSTEMD.glob("*.socket"), *SYSTEMD.glob("*.timer")])
-EXPOSURE_MAX = {"trimtab-daemon.service": 2.0, "trimtab-agent.service": 4.0}
+EXPOSURE_MAX = {"trimtab-daemon.service": 2.0, "trimtab-agent.service": 4.0, "trimtab-backup.service": 2.0}
 ANALYZE = "systemd-analyze"
 PROGRAM = re.compile(r"/usr/lib/trimtab-(?:agent|daemon)/bin/trimtab")
 

@@ -83,20 +83,36 @@ class Database:
             raise StoreError(sentence_of(error, place=self.place, password=self._engine.url.password)) from error
 
 
-def open_database(url: str, *, state_directory: Path) -> Database:
-    """Open and bring up to date. Raises StoreError that says what is wrong, where, and what to do."""
+def open_database(url: str, *, state_directory: Path, is_left_as_it_is: bool = False) -> Database:
+    """Open and bring up to date. Raises StoreError that says what is wrong, where, and what to do.
+
+    `is_left_as_it_is`: only look at what is there; an older schema is not upgraded and nothing is made.
+    """
     parsed = _parsed(url)
+    if is_left_as_it_is:
+        _check_is_there(parsed, state_directory)
     if parsed.get_backend_name() == "sqlite":
         engine, place = _sqlite(parsed, state_directory)
     else:
         engine, place = _postgresql(parsed)
     database = Database(engine, place=place)
     try:
-        schema.migrate(database)
+        if is_left_as_it_is:
+            schema.check(database)
+        else:
+            schema.migrate(database)
     except BaseException:
         database.close()
         raise
     return database
+
+
+def _check_is_there(url: URL, state_directory: Path) -> None:
+    if url.get_backend_name() != "sqlite" or (url.database or "").startswith("file:"):
+        return
+    path = state_directory / (url.database or "")
+    if not path.is_file():
+        raise StoreError(f"{path}: there is no database yet. The daemon makes it at its first start.")
 
 
 def _parsed(url: str) -> URL:

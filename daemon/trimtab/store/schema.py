@@ -27,14 +27,19 @@ _LOCK_KEY = 0x7472696D746162  # "trimtab": one migration at a time among all dae
 def migrate(database: Database) -> None:
     """Make or upgrade the tables, in one transaction. Raises StoreError for a database of a newer trimtab."""
     config = _config()
-    script = ScriptDirectory.from_config(config)
     with _locked(database) as connection:
-        current = current_revision(connection)
-        if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
-            raise StoreError(_newer(database.place, current, connection, script))
+        _refuse_newer(database, connection, ScriptDirectory.from_config(config))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
         _note_version(database, connection)
+
+
+def check(database: Database) -> None:
+    """Only look. Raises StoreError for a database of a newer trimtab, or of none."""
+    with database.read() as connection:
+        _refuse_newer(database, connection, ScriptDirectory.from_config(_config()))
+        if current_revision(connection) is None:
+            raise StoreError(f"{database.place}: there are no tables of trimtab. The daemon makes them at its start.")
 
 
 def current_revision(connection: Connection) -> str | None:
@@ -55,6 +60,12 @@ def _locked(database: Database) -> Iterator[Connection]:
         if not database.is_sqlite:
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK_KEY})
         yield connection
+
+
+def _refuse_newer(database: Database, connection: Connection, script: ScriptDirectory) -> None:
+    current = current_revision(connection)
+    if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
+        raise StoreError(_newer(database.place, current, connection, script))
 
 
 def _newer(place: str, current: str, connection: Connection, script: ScriptDirectory) -> str:
