@@ -275,6 +275,8 @@ class Daemon:
             session_seconds=people.session_seconds,
             metrics_token=read_token(people.metrics_token_file, environment_name="TRIMTAB_METRICS_TOKEN"),
         )
+        rehearsal = Rehearsal(central=self.central, parts=self._work, bell=self._duty.bell)
+        desk = self._duty.desk(self.settings, self._history, rehearsal.drill)
         app = people_app(
             settings=self.settings,
             box=self._box,
@@ -284,15 +286,15 @@ class Daemon:
             memory=self._history,
             door=door,
             clock=self.clock,
-            checks=lambda: (*daemon_checks(self.view()), *discovery_checks(self._vantage.discovery())),
+            checks=lambda: (
+                *daemon_checks(self.view()),
+                *discovery_checks(self._vantage.discovery()),
+                *desk.checks(),
+            ),
             exposition=daemon_metrics(self.view, has_dcgm_names=self.settings.metrics.dcgm_aliases),
             discovery=self._vantage.discovery,
             window=lambda: self.view().window,
-            oncall=self._duty.desk(
-                self.settings,
-                self._history,
-                Rehearsal(central=self.central, parts=self._work, bell=self._duty.bell).drill,
-            ),
+            oncall=desk,
             alerting=self._context.alerting(self._box),
         )
         listener = Listener(

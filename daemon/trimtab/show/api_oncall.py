@@ -20,7 +20,6 @@ from trimtab.show.api_types_oncall import (
     OnCall,
     OutboxLetters,
     Resent,
-    TargetRow,
     WebhookSchema,
 )
 from trimtab.show.oncall.desk import Desk
@@ -94,23 +93,7 @@ def resend(people: People, call: Call) -> Resent:
 
 def oncall(people: People, call: Call) -> OnCall:  # noqa: ARG001 - one shape for all handlers
     """Who pages, and how each target does."""
-    desk = _desk(people)
-    counts = desk.memory.outbox_counts().letters
-    rows = tuple(
-        TargetRow(
-            name=name,
-            kind=target.kind,
-            locale=target.locale,
-            is_pager=target.is_pager,
-            waiting=sum(counts.get((name, state), 0) for state in (LetterState.READY, LetterState.LEASED)),
-            dead=counts.get((name, LetterState.DEAD), 0),
-            delivered_at=desk.counts.delivered_at.get(name),
-            trouble=desk.counts.trouble.get(name, ""),
-            next=desk.nexts.get(name, ""),
-        )
-        for name, target in desk.targets.items()
-    )
-    return OnCall(pager=desk.arbiter.for_new(), setting=desk.arbiter.setting, targets=rows)
+    return _desk(people).overview()
 
 
 def switch_pager(people: People, call: Call) -> OnCall:

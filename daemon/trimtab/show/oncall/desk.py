@@ -11,7 +11,10 @@ from trimtab.errors import DecisionRefused
 from trimtab.model.command import AuditLine
 from trimtab.model.oncall import InboundAct, Incident, Target, Verb
 from trimtab.model.outbox import LetterState, OutboxCounts, OutboxRow
+from trimtab.show.api_types import Check
+from trimtab.show.api_types_oncall import OnCall, TargetRow
 from trimtab.show.oncall.bell import Bell
+from trimtab.show.oncall.checks import oncall_checks
 from trimtab.show.oncall.delivery import DeliveryCounts
 from trimtab.show.oncall.pager import Arbiter
 from trimtab.show.oncall.secret import Secret
@@ -87,6 +90,29 @@ class Desk:
             if one.finding == finding:
                 return one.number
         raise DecisionRefused(f"F{finding} has no open incident: nobody was told of it, or it is over.")
+
+    def overview(self) -> OnCall:
+        """Who pages, and how each target does."""
+        counts = self.memory.outbox_counts().letters
+        rows = tuple(
+            TargetRow(
+                name=name,
+                kind=target.kind,
+                locale=target.locale,
+                is_pager=target.is_pager,
+                waiting=sum(counts.get((name, state), 0) for state in (LetterState.READY, LetterState.LEASED)),
+                dead=counts.get((name, LetterState.DEAD), 0),
+                delivered_at=self.counts.delivered_at.get(name),
+                trouble=self.counts.trouble.get(name, ""),
+                next=self.nexts.get(name, ""),
+            )
+            for name, target in self.targets.items()
+        )
+        return OnCall(pager=self.arbiter.for_new(), setting=self.arbiter.setting, targets=rows)
+
+    def checks(self) -> tuple[Check, ...]:
+        """What doctor says of on-call."""
+        return tuple(oncall_checks(self.overview()))
 
     def take(self, act: InboundAct, *, kind: str, at: datetime) -> str:
         """Do what somebody did at a pager; the sentence of what came of it. The same act twice is one."""
