@@ -30,9 +30,9 @@ from trimtab.model.board import Board, CommandRow, ReleaseRow
 from trimtab.model.command import Command, CommandState, Mode, Outcome, Refusal
 from trimtab.model.standing import Answer, OwnerAnswer, StandingKind
 from trimtab.settings import DaemonSettings, KubernetesSettings
-from trimtab.show.keys import write_client_file
 from trimtab.show.board import BoardBox, Published
 from trimtab.show.circumstances import Circumstances
+from trimtab.show.keys import write_client_file
 
 Verb = Callable[..., Result]
 CORDON, TAINT = "trimtab:1ed9e0:R11: cordon of gpu-01", "trimtab:1ed9e0:R11: taint trimtab/seat on gpu-03"
@@ -45,6 +45,7 @@ def run(*words: str) -> Result:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("TRIMTAB_URL", "TRIMTAB_TOKEN", "TRIMTAB_CA_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOGNAME", "anna")
@@ -81,7 +82,7 @@ def test_resume_says_what_still_stops_new_commands_and_how_to_end_it(home: Path)
 def test_a_stopped_rule_goes_on_and_one_that_is_not_stopped_is_a_no(served: Served) -> None:
     served.memory.stand(a_breaker(), what="breaker", at=NOW)
     wrong = run("resume", "--rule", "hotspot")
-    assert (wrong.exit_code, wrong.stderr) == (1, "trimtab: No breaker has stopped hotspot; stopped: device_fault.\n")
+    assert (wrong.exit_code, wrong.stderr) == (4, "trimtab: No breaker has stopped hotspot; stopped: device_fault.\n")
     assert run("resume", "--rule", "device_fault").stdout == "device_fault goes on.\n"
     assert served.memory.standing(StandingKind.BREAKER) == ()
     assert not served.memory.paused
@@ -92,7 +93,7 @@ def test_a_veto_is_lifted(served: Served) -> None:
     assert run("allow", "gpu-01").stdout == "gpu-01 may be cordoned again where a finding asks for it.\n"
     assert served.memory.standing(StandingKind.VETO) == ()
     again = run("allow", "gpu-01")
-    assert (again.exit_code, again.stderr) == (1, "trimtab: No veto stands on gpu-01.\n")
+    assert (again.exit_code, again.stderr) == (4, "trimtab: No veto stands on gpu-01.\n")
 
 
 NOBODY = ("--url", "http://127.0.0.1:1", "--token", "x")
@@ -100,7 +101,7 @@ NOBODY = ("--url", "http://127.0.0.1:1", "--token", "x")
 
 def test_where_the_daemon_does_not_answer_pause_prints_the_kubectl_line(home: Path) -> None:
     result = run("pause", "--reason", "it's on fire", *NOBODY)
-    assert (result.exit_code, result.stdout) == (2, "")
+    assert (result.exit_code, result.stdout) == (3, "")
     assert result.stderr.splitlines()[-2:] == [
         "To pause it inside the cluster, where it looks each beat:",
         "  kubectl --namespace trimtab create configmap trimtab-pause --from-literal=reason='it'\"'\"'s on fire'",
@@ -118,7 +119,7 @@ def test_the_kubectl_line_is_that_of_the_daemons_settings(home: Path) -> None:
 
 def test_where_no_daemon_is_known_at_all_the_line_is_printed_too(home: Path) -> None:
     result = run("pause", "--reason", "why")
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert "No daemon is known here" in result.stderr
     assert "create configmap trimtab-pause" in result.stderr
 
@@ -202,7 +203,7 @@ def test_a_release_is_of_everything_and_takes_marks_only(served: Served) -> None
     alone = run("release")
     assert (alone.exit_code, "Say --all" in alone.stderr) == (2, True)
     bad = run("release", "--all", "--mark", "gpu-07")
-    assert bad.exit_code == 1
+    assert bad.exit_code == 4
     assert served.memory.standing(StandingKind.RELEASE) == ()
     assert not served.memory.paused
 

@@ -29,6 +29,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     web = tmp_path / "web"
     web.mkdir()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("TRIMTAB_URL", "TRIMTAB_TOKEN", "TRIMTAB_CA_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("LOGNAME", "anna")
@@ -142,7 +143,7 @@ def test_approve_prints_the_writes_and_approves_exactly_those(served: Served, ve
 
 def test_approve_with_a_fingerprint_of_other_writes_changes_nothing(served: Served, verb: Verb) -> None:
     result = verb("approve", "R11", "--fingerprint", "0" * 16)
-    assert (result.exit_code, served.memory.stored[11].state) == (1, CommandState.PROPOSED)
+    assert (result.exit_code, served.memory.stored[11].state) == (4, CommandState.PROPOSED)
     assert "trimtab: Not done: The steps of R11 have changed since you saw them." in result.stderr
 
 
@@ -154,7 +155,7 @@ def test_the_other_decisions(served: Served, verb: Verb) -> None:
         "R11 rejected (rejected: the spare is needed" in verb("reject", "R11", "--reason", "the spare is needed").stdout
     )
     again = verb("reject", "R11", "--reason", "x")
-    assert (again.exit_code, again.stderr) == (1, "trimtab: Not done: R11 is rejected already.\n")
+    assert (again.exit_code, again.stderr) == (4, "trimtab: Not done: R11 is rejected already.\n")
 
 
 def test_pause_and_resume(served: Served, verb: Verb) -> None:
@@ -191,20 +192,20 @@ def test_history_of_a_gpu_by_its_index(served: Served, verb: Verb) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("explain", "R99"), 1, "There is no recommendation R99."),
-        (("explain", "F99"), 1, "There is no finding F99."),
+        (("explain", "R99"), 4, "There is no recommendation R99."),
+        (("explain", "F99"), 4, "There is no finding F99."),
         (("explain", "X1"), 2, "'X1' is no id; write R11 for a recommendation, F31 for a finding."),
         (("approve", "F31"), 2, "F31 is a finding; decisions are about recommendations (R11)"),
         (("snooze", "R11", "soon"), 2, "'soon' is no span of time; write 90s, 30m, 2h or 1d."),
-        (("snooze", "R11", "30d"), 1, "The body is not right"),
+        (("snooze", "R11", "30d"), 4, "The body is not right"),
         (("reject", "R11"), 2, "Missing option '--reason'"),
         (("history", "gpu-01"), 2, "Give the GPU too"),
-        (("history", "gpu-77", "0"), 2, "There is no node gpu-77."),
-        (("history", "gpu-01", "8"), 2, "gpu-01 has no GPU 8; it has 8, counted from 0."),
-        (("status", "--token", "wrong"), 2, "does not take this token"),
+        (("history", "gpu-77", "0"), 4, "There is no node gpu-77."),
+        (("history", "gpu-01", "8"), 4, "gpu-01 has no GPU 8; it has 8, counted from 0."),
+        (("status", "--token", "wrong"), 4, "does not take this token"),
         (
             ("status", "--url", "http://127.0.0.1:1"),
-            2,
+            3,
             "The daemon at http://127.0.0.1:1 does not answer. Is it running?",
         ),
     ],
@@ -218,14 +219,16 @@ def test_every_no_is_a_sentence_and_an_exit_code(verb: Verb, words: tuple[str, .
 
 def test_without_any_daemon_the_way_to_one_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("TRIMTAB_URL", raising=False)
     result = CliRunner().invoke(_root, ["status"])
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert "Start `trimtab daemon` or `trimtab demo`" in result.stderr
 
 
 def test_a_broken_client_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "trimtab").mkdir()
     (tmp_path / "trimtab" / "client.toml").write_text("url = [")
     result = CliRunner().invoke(_root, ["status"])
@@ -234,7 +237,7 @@ def test_a_broken_client_file_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_an_answer_that_is_not_the_daemons_is_called_so(served: Served, verb: Verb) -> None:
     result = verb("status", "--url", f"{served.url}/static/app.js?")
-    assert result.exit_code == 2
+    assert result.exit_code == 3
     assert "Are the verbs and the daemon of the same version?" in result.stderr
 
 
@@ -255,7 +258,7 @@ def test_as_a_process_the_verb_ends_with_its_code_and_colours_nothing_in_a_pipe(
 
     good, bad = run("status"), run("explain", "R99")
     assert (good.returncode, "\x1b" in good.stdout, good.stderr) == (0, False, "")
-    assert (bad.returncode, bad.stdout, bad.stderr) == (1, "", "trimtab: There is no recommendation R99.\n")
+    assert (bad.returncode, bad.stdout, bad.stderr) == (4, "", "trimtab: There is no recommendation R99.\n")
 
 
 def test_the_verbs_need_no_web_server_and_no_numpy() -> None:

@@ -56,7 +56,7 @@ def free_port() -> int:
 def environment(home: Path, **more: str) -> dict[str, str]:
     """What a verb is started with: none of the developer's own settings."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return {**kept, "PYTHONPATH": str(ROOT / "daemon"), "XDG_STATE_HOME": str(home), **more}
+    return {**kept, "PYTHONPATH": str(ROOT / "daemon"), "XDG_STATE_HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), **more}
 
 
 def verb(*arguments: str, home: Path, **more: str) -> subprocess.CompletedProcess[str]:

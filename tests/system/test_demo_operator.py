@@ -36,7 +36,7 @@ def test_approve_settle_undo_and_the_verbs_beside_them(tmp_path: Path) -> None:
         assert "cordon" in told
         assert "GPU-h" in told
         assert verb("explain", "F1", home=tmp_path).returncode == 0
-        assert verb("explain", "R99", home=tmp_path).returncode == 1
+        assert verb("explain", "R99", home=tmp_path).returncode == 4
 
         approved = verb("approve", "R1", home=tmp_path)
         assert approved.returncode == 0, approved.stderr
@@ -58,4 +58,4 @@ def test_approve_settle_undo_and_the_verbs_beside_them(tmp_path: Path) -> None:
         demo.assert_had_no_trouble()
     finally:
         demo.close()
-    assert verb("status", home=tmp_path).returncode == 2
+    assert verb("status", home=tmp_path).returncode == 3

@@ -54,31 +54,31 @@ def test_what_was_approved_and_settled_is_undone_by_the_verb(live: Hall) -> None
     live.until(number, "settled")
     assert live.node("gpu-01").is_cordoned
     code, _, err = live.verb("reject", name, "--reason", "too late")
-    assert (code, "undo it instead" in err) == (1, True)
+    assert (code, "undo it instead" in err) == (4, True)
     code, out, _ = live.verb("undo", name, "--reason", "a drill", "--json")
     assert (code, json.loads(out)["command"]["reason"]) == (0, "a drill")
     live.until(number, "undone")
     eventually(lambda: not live.node("gpu-01").is_cordoned, said=live.daemon.tail)
     assert live.held(row) == []
     code, _, err = live.verb("undo", name, "--reason", "a drill")
-    assert (code, "there is nothing to undo" in err) == (1, True)
+    assert (code, "there is nothing to undo" in err) == (4, True)
 
 
 def test_what_is_snoozed_or_rejected_touches_nothing_and_is_audited(live: Hall) -> None:
     row = live.loses_a_gpu("gpu-02")
     name, number = row.name, row.command.id
     code, _, err = live.verb("approve", name, "--fingerprint", "0" * 16)
-    assert (code, "changed since you saw them" in err) == (1, True)
+    assert (code, "changed since you saw them" in err) == (4, True)
     assert live.verb("snooze", name, "30m")[0] == 0
     snoozed = live.row(number).command
     assert (snoozed.state, snoozed.snoozed_until is not None) == ("proposed", True)
-    assert live.verb("snooze", name, "8d")[0] == 1
+    assert live.verb("snooze", name, "8d")[0] == 4
     assert live.verb("snooze", name, "a while")[0] == 2
     assert live.verb("reject", name)[0] == 2
     code, out, _ = live.verb("reject", name, "--reason", "it is being repaired", "--json")
     assert (code, json.loads(out)["command"]["state"]) == (0, "rejected")
     for refused in (("approve", name), ("snooze", name, "5m"), ("undo", name, "--reason", "x")):
-        assert live.verb(*refused)[0] == 1
+        assert live.verb(*refused)[0] == 4
     assert live.row(number).command.reason == "it is being repaired"
     code, out, _ = live.verb("history", "--json")
     audited = [line for line in json.loads(out)["lines"] if line["command_id"] == number]
@@ -198,11 +198,11 @@ def test_release_gives_everything_back_whatever_its_state_and_stays_paused(live:
     assert "we leave" in told
     assert live.verb("resume")[1] == "Resumed.\n"
     eventually(lambda: not live.daemon.board().is_paused, said=live.daemon.tail)
-    assert live.verb("allow", "gpu-06")[0] == 1
-    assert live.verb("resume", "--rule", "device_fault")[0] == 1
+    assert live.verb("allow", "gpu-06")[0] == 4
+    assert live.verb("resume", "--rule", "device_fault")[0] == 4
 
 
 def test_without_a_daemon_a_verb_says_what_to_do(live: Hall) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     done = verb("status", "--url", nobody, "--token", "x", home=live.home)
-    assert (done.returncode, f"The daemon at {nobody} does not answer" in done.stderr) == (2, True)
+    assert (done.returncode, f"The daemon at {nobody} does not answer" in done.stderr) == (3, True)

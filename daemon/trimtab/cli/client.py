@@ -5,71 +5,40 @@ from __future__ import annotations
 import getpass
 import inspect
 import os
-import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import click
 import msgspec
 
+from trimtab.cli.exits import Exit, help_text
+from trimtab.cli.place import Asked, OutOfReach, Place, find
+from trimtab.cli.trouble import sentence_of
+from trimtab.cli.values import Span
+from trimtab.cli.watching import watch
 from trimtab.errors import ClientError
 from trimtab.outbound import OutboundError, session
-from trimtab.show.keys import client_file
 
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 15.0
-
-EXIT_CODES = """\b
-Exit codes: 0 done; 1 the daemon says no (its sentence is printed), or doctor found
-something; 2 the daemon could not be asked, or the command line is wrong.
-"""
-
-
-DAEMONS_OWN = Path("/var/lib/trimtab/client.toml")
-"""What a daemon with the default state directory leaves for whoever may read it there."""
 
 
 class DaemonSaysNo(ClientError):
     """The daemon answered, and its answer is no."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the daemon is, and which setting said so."""
+class Stream(Protocol):
+    """As much of an answer that goes on as verbs use."""
 
-    url: str
-    token: str
-    ca_file: str
-    said_by: str
+    def iter_content(self, chunk_size: int | None) -> Iterable[bytes]:
+        """Bytes as they come."""
+        ...
 
-
-def find(*, url: str | None, token: str | None, ca_file: str | None) -> Place:
-    """The daemon's address and token: options and environment first, then the client file. Raises ClientError."""
-    path = next((one for one in (client_file(), DAEMONS_OWN) if os.access(one, os.R_OK)), client_file())
-    kept = {} if url and token else _read(path)
-    found_url, found_token = url or kept.get("url"), token or kept.get("token")
-    if not found_url:
-        raise ClientError(
-            f"No daemon is known here: neither {path} nor {DAEMONS_OWN} can be read. Start `trimtab daemon` or "
-            "`trimtab demo`, or give --url and --token."
-        )
-    if not found_token:
-        raise ClientError("No token: give --token or TRIMTAB_TOKEN (the daemon keeps it in operator.token).")
-    said_by = "--url" if url else str(path)
-    return Place(url=found_url.rstrip("/"), token=found_token, ca_file=ca_file or "", said_by=said_by)
-
-
-def _read(path: Path) -> Mapping[str, str]:
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ClientError(f"{path}: {error}. Delete it, and the daemon writes it anew when it starts.") from error
-    return {key: value for key, value in table.items() if isinstance(value, str)}
+    def close(self) -> None:
+        """Give the connection back."""
+        ...
 
 
 class Client:
@@ -98,75 +67,109 @@ class Client:
         """The value in an answer's JSON."""
         return self._decoded(raw, kind)
 
+    def open_stream(self, path: str, *, silent_seconds: float) -> Stream:
+        """An answer that goes on; dead after so long without a word. Read it by `chunks`, then close it."""
+        answer: Stream = self._ask("GET", path, stream=True, timeout=(TIMEOUT_SECONDS, silent_seconds))
+        return answer
+
+    def chunks(self, answer: Stream) -> Iterator[bytes]:
+        """What comes of a stream, as it comes. Raises OutOfReach when the line breaks."""
+        try:
+            yield from answer.iter_content(chunk_size=None)
+        except (OutboundError, OSError) as error:
+            raise OutOfReach(sentence_of(error, self.place)) from error
+
     def _send(self, method: str, path: str, **what: Any) -> bytes:  # noqa: ANN401 - handed on to requests as it is
+        content: bytes = self._ask(method, path, **what).content
+        return content
+
+    def _ask(self, method: str, path: str, **what: Any) -> Any:  # noqa: ANN401 - requests' own answer
         try:
             answer = self._session.request(method, self.place.url + path, allow_redirects=False, **what)
-        except OutboundError as error:
-            raise ClientError(self._unreachable(error)) from error
-        if answer.status_code == 200:
-            return answer.content
-        sentence = self._sentence(answer.content, answer.status_code)
+            if answer.status_code == 200:
+                return answer
+            sentence = self._sentence(answer.content, answer.status_code)
+        except (OutboundError, OSError) as error:
+            raise OutOfReach(sentence_of(error, self.place)) from error
         if answer.status_code == 401:
-            where = self.place.said_by
-            raise ClientError(f"The daemon at {self.place.url} does not take this token (address from {where}).")
-        raise DaemonSaysNo(sentence)
-
-    def _unreachable(self, error: Exception) -> str:
-        if "CERTIFICATE" in str(error).upper():
-            return f"The certificate of {self.place.url} is not trusted here. Give --ca-file FILE with its CA."
-        return (
-            f"The daemon at {self.place.url} does not answer. Is it running? `trimtab doctor` looks further. "
-            f"(The address is from {self.place.said_by}.)"
-        )
+            raise DaemonSaysNo(
+                f"The daemon at {self.place.url} does not take this token (from {self.place.token_said_by}). "
+                "It may have been revoked or have run out: ask an admin for another, then trimtab login."
+            )
+        raise OutOfReach(sentence) if answer.status_code >= 500 else DaemonSaysNo(sentence)
 
     def _sentence(self, body: bytes, status: int) -> str:
         try:
             return str(msgspec.json.decode(body)["error"])
         except (msgspec.DecodeError, KeyError, TypeError):
-            return f"{self.place.url} answered {status}, and not as trimtab does. Is another program on this port?"
+            raise OutOfReach(
+                f"{self.place.url} answered {status}, and not as trimtab does. Is another program on this port?"
+            ) from None
 
     def _decoded(self, raw: bytes, kind: type[T]) -> T:
         try:
             return msgspec.json.decode(raw, type=kind)
         except msgspec.DecodeError as error:
-            raise ClientError(
+            raise OutOfReach(
                 f"{self.place.url} answered in a way that this version does not read: {error}. Are the verbs and the "
                 "daemon of the same version?"
             ) from error
 
 
 def daemon_options(
-    verb: Callable[..., None] | None = None, *, when_out_of_reach: Callable[..., str] | None = None
+    verb: Callable[..., None] | None = None,
+    *,
+    when_out_of_reach: Callable[..., str] | None = None,
+    is_watchable: bool = False,
 ) -> Callable[..., Any]:
     """The options that all verbs share; the verb is handed a Client and whether JSON is asked for.
 
     `when_out_of_reach` is handed the verb's other options and says what to do where the daemon cannot be asked.
+    `is_watchable` adds --watch, which runs the verb again and again.
     """
     if verb is None:
-        return lambda one: daemon_options(one, when_out_of_reach=when_out_of_reach)
+        return lambda one: daemon_options(one, when_out_of_reach=when_out_of_reach, is_watchable=is_watchable)
 
-    def run(url: str | None, token: str | None, ca_file: str | None, *, is_json: bool, **given: Any) -> None:  # noqa: ANN401
+    def run(*, is_json: bool, watch_every: float | None = None, **given: Any) -> None:  # noqa: ANN401
+        asked = Asked(**{name: given.pop(name) for name in ("url", "token", "token_file", "ca_file")})
         try:
-            verb(client=Client(find(url=url, token=token, ca_file=ca_file)), is_json=is_json, **given)
+            client = Client(find(asked))
+            once = partial(verb, client=client, is_json=is_json, **given)
+            once() if watch_every is None else watch(once, every_seconds=watch_every, is_json=is_json)
         except DaemonSaysNo as no:
             click.echo(f"trimtab: {no}", err=True)
-            raise click.exceptions.Exit(1) from no
-        except ClientError as error:
+            raise click.exceptions.Exit(Exit.REFUSED) from no
+        except OutOfReach as error:
             click.echo(f"trimtab: {error}", err=True)
             if when_out_of_reach is not None:
                 click.echo(when_out_of_reach(**given), err=True)
-            raise click.exceptions.Exit(2) from error
+            raise click.exceptions.Exit(Exit.OUT_OF_REACH) from error
+        except ClientError as error:
+            click.echo(f"trimtab: {error}", err=True)
+            raise click.exceptions.Exit(Exit.USAGE) from error
 
-    run.__name__, run.__doc__ = verb.__name__, f"{inspect.cleandoc(verb.__doc__ or '')}\n\n{EXIT_CODES}"
+    name = verb.__name__.replace("_", "-")
+    run.__name__, run.__doc__ = verb.__name__, f"{inspect.cleandoc(verb.__doc__ or '')}\n\n{help_text(name)}"
     run.__click_params__ = getattr(verb, "__click_params__", [])  # type: ignore[attr-defined]
-    for option in (
-        click.option("--json", "is_json", is_flag=True, help="The same data as JSON."),
-        click.option("--ca-file", envvar="TRIMTAB_CA_FILE", help="CA certificate, where the daemon speaks TLS."),
-        click.option("--token", envvar="TRIMTAB_TOKEN", help="Operator's token [TRIMTAB_TOKEN, else the client file]."),
-        click.option("--url", envvar="TRIMTAB_URL", help="The daemon's address [TRIMTAB_URL, else the client file]."),
-    ):
+    for option in (*(_WATCH if is_watchable else ()), *_SHARED):
         run = option(run)
+    run.asks_the_daemon = True  # type: ignore[attr-defined]
     return run
+
+
+_SHARED = (
+    click.option("--json", "is_json", is_flag=True, help="The same data as JSON."),
+    click.option("--ca-file", envvar="TRIMTAB_CA_FILE", metavar="FILE",
+                 help="CA certificate, where the daemon speaks TLS [TRIMTAB_CA_FILE]."),
+    click.option("--token-file", envvar="TRIMTAB_TOKEN_FILE", metavar="FILE",
+                 help="File with your token [TRIMTAB_TOKEN_FILE]."),
+    click.option("--token", envvar="TRIMTAB_TOKEN", help="Your token itself [TRIMTAB_TOKEN, else the client file]."),
+    click.option("--url", envvar="TRIMTAB_URL", help="The daemon's address [TRIMTAB_URL, else the client file]."),
+)  # fmt: skip
+_WATCH = (
+    click.option("--watch", "watch_every", is_flag=False, flag_value=2.0, type=Span(), metavar="[SPAN]",
+                 help="Again every 2 s (or SPAN) until Ctrl-C; in a pipe only what changed."),
+)  # fmt: skip
 
 
 def say_json(raw: bytes) -> None:

@@ -11,12 +11,12 @@ import click
 
 from trimtab.cli.client import Client, DaemonSaysNo, daemon_options, say_json
 from trimtab.cli.text import clock_text, say, standing
-from trimtab.cli.watch import Id, Span
+from trimtab.cli.values import Id, Named, Span
 from trimtab.model.board import Board, CommandRow
 from trimtab.settings import DaemonSettings, KubernetesSettings, load
 from trimtab.show.api_types import Link, Paused
 
-_ID = click.argument("id", type=Id(), metavar="ID")
+_ID = click.argument("id", type=Id("recommendation"), metavar="ID")
 
 
 @click.command()
@@ -28,7 +28,11 @@ def approve(client: Client, *, is_json: bool, id: tuple[str, int], fingerprint: 
     """Agree to a recommendation (R11): its exact writes, as they are printed, and no others.
 
     On a terminal the writes are shown and the question is asked. If the writes change before they are done, the
-    recommendation comes back to be approved anew.
+    recommendation comes back to be approved anew. Needs the role operator.
+
+    \b
+    Examples: trimtab approve R11
+              trimtab approve R11 --yes --fingerprint 3fa9c1d204b5e6f7
     """
     number = _recommendation(id)
     row = client.get(f"/api/v1/recommendations/{number}", CommandRow)
@@ -45,7 +49,11 @@ def approve(client: Client, *, is_json: bool, id: tuple[str, int], fingerprint: 
 @click.option("--reason", required=True, help="Why not; kept with the rule's record.")
 @daemon_options
 def reject(client: Client, *, is_json: bool, id: tuple[str, int], reason: str) -> None:
-    """Say no to a recommendation (R11), with a reason that is kept."""
+    """Say no to a recommendation (R11), with a reason that is kept.
+
+    \b
+    Example: trimtab reject R11 --reason "not now: the job has a deadline"
+    """
     _decide(client, _recommendation(id), "reject", {"reason": reason}, "rejected", is_json=is_json)
 
 
@@ -54,7 +62,11 @@ def reject(client: Client, *, is_json: bool, id: tuple[str, int], reason: str) -
 @click.argument("span", type=Span(), metavar="SPAN")
 @daemon_options
 def snooze(client: Client, *, is_json: bool, id: tuple[str, int], span: float) -> None:
-    """Leave a recommendation (R11) alone for SPAN: 90s, 30m, 2h, 1d; at most 7d."""
+    """Leave a recommendation (R11) alone for SPAN: 90s, 30m, 2h, 1d; at most 7d.
+
+    \b
+    Example: trimtab snooze R11 2h
+    """
     _decide(client, _recommendation(id), "snooze", {"seconds": span}, "snoozed", is_json=is_json)
 
 
@@ -63,7 +75,11 @@ def snooze(client: Client, *, is_json: bool, id: tuple[str, int], span: float) -
 @click.option("--reason", required=True, help="Why; kept in the audit.")
 @daemon_options
 def undo(client: Client, *, is_json: bool, id: tuple[str, int], reason: str) -> None:
-    """Give back what a command (R11) holds or changed; an approval not begun is taken back."""
+    """Give back what a command (R11) holds or changed; an approval not begun is taken back.
+
+    \b
+    Example: trimtab undo R11 --reason "the spare is needed elsewhere"
+    """
     _decide(client, _recommendation(id), "undo", {"reason": reason}, "is being undone", is_json=is_json)
 
 
@@ -87,6 +103,9 @@ def pause(client: Client, *, is_json: bool, reason: str, settings_file: Path | N
     """Start nothing new, cluster-wide. What has begun is finished or undone, so that no job is left stopped.
 
     Where the daemon cannot be asked, the kubectl line is printed that pauses it inside the cluster.
+
+    \b
+    Example: trimtab pause --reason "network maintenance until 16:00"
     """
     raw = client.post_raw("/api/v1/pause", {"reason": reason})
     say_json(raw) if is_json else say(["Paused: nothing new is started. `trimtab resume` goes on."])
@@ -99,6 +118,10 @@ def resume(client: Client, *, is_json: bool, rule: str | None) -> None:
     """Allow new commands again; or with --rule, one rule that made most of the cordons and was stopped for it.
 
     A pause that stands in the cluster itself is not ended by this: the kubectl line that does is printed.
+
+    \b
+    Examples: trimtab resume
+              trimtab resume --rule device_fault
     """
     raw = client.post_raw("/api/v1/resume", {"rule": rule} if rule else {})
     if is_json:
@@ -110,19 +133,29 @@ def resume(client: Client, *, is_json: bool, rule: str | None) -> None:
 
 
 @click.command()
-@click.argument("node")
+@click.argument("node", type=Named("node"))
 @daemon_options
 def allow(client: Client, *, is_json: bool, node: str) -> None:
-    """Lift the veto on NODE: somebody had opened it against trimtab, and it may be cordoned again."""
+    """Lift the veto on NODE: somebody had opened it against trimtab, and it may be cordoned again.
+
+    \b
+    Example: trimtab allow gpu-07
+    """
     raw = client.post_raw("/api/v1/allow", {"node": node})
     say_json(raw) if is_json else say([f"{node} may be cordoned again where a finding asks for it."])
 
 
 @click.command()
+@click.option("--role", type=click.Choice(["viewer", "operator"]), help="What whoever opens it may do; yours at most.")
 @daemon_options
-def link(client: Client, *, is_json: bool) -> None:
-    """Print an address of the page that works once, within ten minutes."""
-    raw = client.post_raw("/api/v1/links", {})
+def link(client: Client, *, is_json: bool, role: str | None) -> None:
+    """Print an address of the page that works once, within ten minutes; whoever opens it acts in your name.
+
+    \b
+    Examples: trimtab link
+              trimtab link --role viewer
+    """
+    raw = client.post_raw("/api/v1/links", {"role": role} if role else {})
     say_json(raw) if is_json else say([client.decoded(raw, Link).url])
 
 

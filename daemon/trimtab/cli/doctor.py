@@ -14,7 +14,9 @@ from typing import Any
 import click
 import msgspec
 
-from trimtab.cli.client import Client, DaemonSaysNo, find, say_json
+from trimtab.cli.client import Client, DaemonSaysNo, say_json
+from trimtab.cli.exits import Exit
+from trimtab.cli.place import Asked, find
 from trimtab.cli.text import paragraph, say, width
 from trimtab.errors import ClientError, SettingsError
 from trimtab.plan.planner import RULE_NAMES
@@ -39,17 +41,18 @@ _AGENT_KEYS = tuple(name for name in AgentSettings.__struct_fields__ if name not
     help="Look at the Kubernetes cluster instead: permissions, kinds, labels, and what each missing one costs.",
 )
 @click.option("--url", envvar="TRIMTAB_URL", help="The daemon's address [TRIMTAB_URL, else the client file].")
-@click.option("--token", envvar="TRIMTAB_TOKEN", help="Operator's token [TRIMTAB_TOKEN, else the client file].")
-@click.option("--ca-file", envvar="TRIMTAB_CA_FILE", help="CA certificate, where the daemon speaks TLS.")
+@click.option("--token", envvar="TRIMTAB_TOKEN", help="Your token itself [TRIMTAB_TOKEN, else the client file].")
+@click.option("--token-file", envvar="TRIMTAB_TOKEN_FILE", metavar="FILE", help="File with your token.")
+@click.option(
+    "--ca-file", envvar="TRIMTAB_CA_FILE", metavar="FILE", help="CA certificate, where the daemon speaks TLS."
+)
 @click.option("--json", "is_json", is_flag=True, help="The same data as JSON.")
 def doctor(
     *,
     settings_file: Path | None,
     is_cluster: bool,
-    url: str | None,
-    token: str | None,
-    ca_file: str | None,
     is_json: bool,
+    **asked: str | None,
 ) -> None:
     """Look at this host and at the daemon, and say what is not as it should be, with the fix.
 
@@ -60,9 +63,14 @@ def doctor(
     say what the daemon may do there in its mode. Run it where the daemon runs. Nothing is changed.
 
     \b
+    Examples: trimtab doctor
+              trimtab doctor --settings /etc/trimtab/daemon.toml
+              trimtab doctor --cluster
+
+    \b
     Exit codes: 0 all is well; 1 something is not (each with its fix); 2 the command line is wrong.
     """
-    checks = [*_checks(settings_file, is_cluster=is_cluster, url=url, token=token, ca_file=ca_file)]
+    checks = [*_checks(settings_file, Asked(**asked), is_cluster=is_cluster)]
     if is_json:
         say_json(msgspec.json.encode(Doctor(checks=tuple(checks))))
     else:
@@ -70,19 +78,17 @@ def doctor(
         if settings_file and not is_cluster and all(check.is_ok for check in checks):
             say(_settings_lines(settings_file))
     if not all(check.is_ok for check in checks):
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(Exit.NOT_WELL)
 
 
-def _checks(
-    settings_file: Path | None, *, is_cluster: bool, url: str | None, token: str | None, ca_file: str | None
-) -> Iterable[Check]:
+def _checks(settings_file: Path | None, asked: Asked, *, is_cluster: bool) -> Iterable[Check]:
     if is_cluster:
         from trimtab.cli.doctor_cluster import cluster_checks  # noqa: PLC0415 - the daemon's half, for this alone
 
         return cluster_checks(settings_file)
     if settings_file:
         return settings_checks(settings_file)
-    return (*node_checks(), *daemon_checks(url, token, ca_file))
+    return (*node_checks(), *daemon_checks(asked))
 
 
 def settings_checks(path: Path) -> Iterable[Check]:
@@ -198,10 +204,10 @@ def _spool(directory: Path) -> Check:
     return Check(name="spool", is_ok=True, sentence=f"{directory} can be written.")
 
 
-def daemon_checks(url: str | None, token: str | None, ca_file: str | None) -> Iterable[Check]:
+def daemon_checks(asked: Asked) -> Iterable[Check]:
     """Whether the daemon answers and takes our token, and what it says of itself."""
     try:
-        client = Client(find(url=url, token=token, ca_file=ca_file))
+        client = Client(find(asked))
         found = client.get("/api/v1/doctor", Doctor)
     except DaemonSaysNo as no:
         yield Check(name="daemon", is_ok=False, sentence=str(no), fix="See the daemon's log.")

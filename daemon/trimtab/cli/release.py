@@ -10,9 +10,10 @@ import click
 import msgspec
 
 from trimtab.cli.client import Client, daemon_options, say_json
+from trimtab.cli.exits import Exit
 from trimtab.cli.text import say, width
 from trimtab.cli.text_status import release_lines
-from trimtab.cli.watch import Span
+from trimtab.cli.values import Span
 from trimtab.clock import SystemClock
 from trimtab.model.board import Board, ReleaseRow
 from trimtab.show.api_types import ReleaseAsked
@@ -37,7 +38,11 @@ def release(
 
     Cordons, taints, labels, annotations, holds of queues, seats that are kept, jobs that it stopped: all that bears its
     marks, and nothing of anybody else. What a person has changed since stays as it is. To undo one command alone:
-    trimtab undo R11. To go on afterwards: trimtab resume.
+    trimtab undo R11. To go on afterwards: trimtab resume. Needs the role admin.
+
+    \b
+    Examples: trimtab release --all --wait --reason "maintenance of the scheduler"
+              trimtab release --all --mark trimtab:3fa9c1d2:R11
     """
     if not is_all:
         raise click.UsageError("Say --all: a release is of everything. One command alone: trimtab undo R11.")
@@ -55,7 +60,7 @@ def release(
     elif last is None:
         say(["It is asked for and not begun yet: trimtab status shows how far it is."])
     if is_waiting and (last is None or not last.is_done):
-        raise click.exceptions.Exit(1)
+        raise click.exceptions.Exit(Exit.NOT_WELL)
 
 
 def _looks(client: Client, asked_at: datetime, *, seconds: float) -> Iterator[ReleaseRow]:

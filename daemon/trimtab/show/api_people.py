@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+
+from trimtab.model.advice import FindingState
+from trimtab.model.board import Board
 from trimtab.model.people import Role
 from trimtab.show.api_routes import ApiError, Call, People, Reply
 from trimtab.show.api_types import ID_MAX, Link
 from trimtab.show.api_types_people import (
     Ended,
     Me,
+    NameRow,
+    Names,
     Sessions,
     TokenGiven,
     Tokens,
@@ -97,6 +104,31 @@ def link(people: People, call: Call) -> Link:
         raise ApiError(403, f"{call.caller.who} has the role {call.caller.role}, and a link cannot have a higher one.")
     base = people.door.public_url or call.base_url
     return Link(url=f"{base}/open/{people.door.new_link(who=call.caller.who, role=asked)}")
+
+
+def names(people: People, call: Call) -> Names:
+    """Names that begin so: what a shell's completion and a search box ask for at each key."""
+    query, published = call.query, people.box.latest()
+    if published is None:
+        return Names(names=())
+    begins = query.begins.casefold()
+    found = (row for row in _NAMES[query.kind](published.board) if row.name.casefold().startswith(begins))
+    return Names(names=tuple(islice(found, query.limit)))
+
+
+_NAMES: Mapping[str, Callable[[Board], Iterable[NameRow]]] = {
+    "node": lambda board: (NameRow(name=row.name, about=row.rack or "") for row in board.nodes),
+    "job": lambda board: (NameRow(name=row.name, about=row.state) for row in board.jobs),
+    "queue": lambda board: (NameRow(name=row.name) for row in board.queues),
+    "finding": lambda board: (
+        NameRow(name=item.name, about=item.finding.sentence)
+        for item in board.findings
+        if item.state is FindingState.OPEN
+    ),
+    "recommendation": lambda board: (
+        NameRow(name=row.name, about=row.command.recommendation.sentence) for row in board.commands
+    ),
+}
 
 
 def _me(caller: Caller) -> Me:

@@ -74,6 +74,8 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path="/api/v1/links", handler=who.link, response=types.Link, body=people.AskLink,
           scope=_READ, errors=(400, 413, 415, 422), tags=_PEOPLE,
           summary="A page address that works once, within ten minutes; for callers with a token"),
+    Route(method="GET", path="/api/v1/names", handler=who.names, response=people.Names, query=people.NamesQuery,
+          scope=_READ, errors=(422,), summary="Names that begin so, for completion and search"),
     Route(method="GET", path="/api/v1/me", handler=who.me, response=people.Me, scope=_READ, tags=_PEOPLE,
           summary="Who is signed in, what they may do, and what the page sends along with each act"),
     Route(method="POST", path="/api/v1/sign-in", handler=who.sign_in, response=people.Me, body=people.SignIn,

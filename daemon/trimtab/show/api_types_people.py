@@ -99,6 +99,27 @@ class Sessions(Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRow, ...]
 
 
+class NamesQuery(Struct, frozen=True, kw_only=True):
+    """Which names, for somebody who has begun to type one."""
+
+    kind: Literal["node", "job", "queue", "finding", "recommendation"]
+    begins: Annotated[str, Meta(max_length=253)] = ""
+    limit: Annotated[int, Meta(ge=1, le=200)] = 100
+
+
+class NameRow(Struct, frozen=True, kw_only=True):
+    """A name, and a few words on what it is."""
+
+    name: str
+    about: str = ""
+
+
+class Names(Struct, frozen=True, kw_only=True):
+    """Names that stand now, in order."""
+
+    names: tuple[NameRow, ...]
+
+
 class Ended(Struct, frozen=True, kw_only=True):
     """What is over now."""
 
