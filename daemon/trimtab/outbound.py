@@ -5,16 +5,20 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.util.retry import Retry
 
-from trimtab.clock import SystemClock
-
 OutboundError = requests.RequestException
+
+WAITS_PER_EXCHANGE = 2.5
+"""Time-outs that one exchange may take in all: for the connection, the answer, and its body."""
 
 
 def is_loopback(host: str) -> bool:
@@ -79,24 +83,41 @@ def exchange(
 
     Raises OutboundError; `never_left` tells whether the other end may have seen it.
     """
-    clock = SystemClock()
-    with session(timeout_seconds=timeout_seconds, ca_file=ca_file) as own:
-        own.headers.update({"User-Agent": "trimtab", "Accept-Encoding": "identity"})
-        if proxy_url:
-            own.proxies = {"http": proxy_url, "https": proxy_url}
-        with own.request(method, url, data=body, headers=dict(headers), allow_redirects=False, stream=True) as answer:
-            until_seconds = clock.monotonic_seconds() + timeout_seconds
-            told = bytearray()
-            try:
-                while len(told) < answer_bytes_max and clock.monotonic_seconds() < until_seconds:
-                    piece = answer.raw.read1(4096, decode_content=True)
-                    if not piece:
-                        break
-                    told += piece
-            except HTTPError as error:
-                raise requests.ConnectionError(error) from error
-            lowered = {name.lower(): value for name, value in answer.headers.items()}
-            return Answer(status=answer.status_code, headers=lowered, body=bytes(told[:answer_bytes_max]))
+    ended: SimpleQueue[Answer | Exception] = SimpleQueue()
+
+    def work() -> None:
+        try:
+            with session(timeout_seconds=timeout_seconds, ca_file=ca_file) as own:
+                own.headers.update({"User-Agent": "trimtab", "Accept-Encoding": "identity"})
+                if proxy_url:
+                    own.proxies = {"http": proxy_url, "https": proxy_url}
+                asked = own.request(method, url, data=body, headers=dict(headers), allow_redirects=False, stream=True)
+                with asked as answer:
+                    ended.put(_whole(answer, answer_bytes_max))
+        except (OutboundError, OSError, HTTPError, ValueError) as error:
+            ended.put(error)
+
+    # A time-out of requests is one of each wait: a name that does not resolve, or an end that sends a byte now and
+    # then, would hold us for minutes, and whoever is to be told instead with us.
+    Thread(target=work, name=f"exchange {urlsplit(url).hostname}", daemon=True).start()
+    try:
+        outcome = ended.get(timeout=timeout_seconds * WAITS_PER_EXCHANGE)
+    except Empty:
+        raise requests.ReadTimeout(f"no whole answer in {timeout_seconds * WAITS_PER_EXCHANGE:g} s") from None
+    if isinstance(outcome, Answer):
+        return outcome
+    if isinstance(outcome, HTTPError):
+        raise requests.ConnectionError(outcome) from outcome
+    raise outcome
+
+
+def _whole(answer: requests.Response, bytes_max: int) -> Answer:
+    """The answer with as much of its body as we want to know."""
+    told = bytearray()
+    while len(told) < bytes_max and (piece := answer.raw.read1(4096, decode_content=True)):
+        told += piece
+    lowered = {name.lower(): value for name, value in answer.headers.items()}
+    return Answer(status=answer.status_code, headers=lowered, body=bytes(told[:bytes_max]))
 
 
 def never_left(error: Exception) -> bool:

@@ -47,10 +47,14 @@ class Reply:
     is_silent: bool = False
     """Take the request and say nothing until the server is stopped."""
 
+    is_dripping: bool = False
+    """A byte of a header every tenth of a second: always in time, never done."""
+
     def content(self) -> bytes:
         return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
 
 
+DRIP = Reply(is_dripping=True)
 DROP = Reply(is_dropped=True)
 SILENCE = Reply(is_silent=True)
 
@@ -114,7 +118,10 @@ class _Handler(BaseHTTPRequestHandler):
         reply = self.server.receiver.answer(request)
         if reply.is_silent:
             self.server.stopping.wait(60)
-        if reply.is_silent or reply.is_dropped:
+        while reply.is_dripping and not self.server.stopping.wait(0.1):
+            self.wfile.write(b"H")
+            self.wfile.flush()
+        if reply.is_silent or reply.is_dropped or reply.is_dripping:
             self.close_connection = True
             return
         content = reply.content()

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from tests.oncall.cases import CASES, KEY, SECRET, SIGNING, Case
 from tests.oncall.scenes import CHINESE_FIRST_LINE, FIRST_LINE, a_long_chinese_message, a_message, a_story, own_ca, told
-from tests.oncall.server import DROP, SILENCE, Receiver, Reply, serving
+from tests.oncall.server import DRIP, DROP, SILENCE, Receiver, Reply, serving
 
+from trimtab.errors import SettingsError
 from trimtab.model.oncall import Verb
 from trimtab.show.oncall.sender import Dead, Delivered, Sender, TryAgain
 
@@ -105,6 +106,20 @@ def test_a_lost_answer_is_a_repeat_next_time(receiver: Receiver, sender: Sender)
     assert_no_secret(caught.value)
 
 
+def test_an_end_that_drips_does_not_hold_us(case: Case, receiver: Receiver, tmp_path: Path) -> None:
+    sender = case.sender(receiver.url, tmp_path, timeout_seconds=0.4)
+    receiver.first = [DRIP]
+    with pytest.raises(TryAgain, match="ReadTimeout") as caught:
+        sender.send(a_message(), None)
+    assert caught.value.may_have_arrived
+
+
+def test_secrets_do_not_leave_the_host_in_the_clear(case: Case, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"oncall.targets.night: its address has no TLS") as caught:
+        case.sender("http://oncall.example", tmp_path)
+    assert_no_secret(caught.value)
+
+
 def test_nobody_there_is_no_repeat_next_time(case: Case, tmp_path: Path) -> None:
     with serving(case.receiver()) as url:
         pass
@@ -161,7 +176,7 @@ def test_the_sites_own_ca_is_trusted_where_it_is_set_and_only_there(case: Case, 
 
 def test_a_proxy_is_used_where_it_is_set(case: Case, receiver: Receiver, tmp_path: Path) -> None:
     # Whoever is asked for an absolute address is a proxy: the target itself could not even be looked up.
-    sender = case.sender("http://target.invalid", tmp_path, proxy_url=receiver.url)
+    sender = case.sender("http://target.invalid", tmp_path, proxy_url=receiver.url, allow_plaintext=True)
     with pytest.raises((Dead, TryAgain)):
         receiver.first = [Reply(status=403)]
         sender.send(a_message(), None)
@@ -190,9 +205,11 @@ def test_a_drill_says_so_in_its_first_line(case: Case, receiver: Receiver, sende
     assert case.heard(receiver)[0].strip("* ").startswith("[drill] ")
 
 
-def test_what_may_have_arrived_before_says_so(case: Case, receiver: Receiver, sender: Sender) -> None:
+def test_what_may_have_arrived_before_says_so_where_it_can_be_seen_twice(
+    case: Case, receiver: Receiver, sender: Sender
+) -> None:
     sender.send(a_message(is_repeat=True, locale="zh-CN"), None)
-    assert "【可能重复】" in case.heard(receiver)[0]
+    assert ("【可能重复】" in case.heard(receiver)[0]) == sender.target.is_repeat_visible
 
 
 def test_names_of_other_peoples_things_cannot_break_lines(case: Case, receiver: Receiver, sender: Sender) -> None:

@@ -30,6 +30,8 @@ class TargetSection(Section, frozen=True, kw_only=True, tag_field="kind"):
     """For the connection, and again for each wait for its answer."""
     ca_file: str = ""
     """The site's own CA (PEM) in place of the public ones."""
+    allow_plaintext: bool = False
+    """Speak HTTP without TLS off this host: whoever listens on the way reads secrets and messages."""
     proxy_url: Url | None = None
     """Proxy without credentials; the environment's proxies are never used."""
     proxy_url_file: str = ""

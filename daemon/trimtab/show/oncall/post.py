@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from trimtab.clock import Clock
-from trimtab.outbound import Answer, OutboundError, exchange, never_left
+from trimtab.errors import SettingsError
+from trimtab.outbound import Answer, OutboundError, exchange, is_loopback, never_left
 from trimtab.settings.oncall_targets import TargetSection
 from trimtab.show.oncall.secret import Secret, scrubbed
 from trimtab.show.oncall.sender import Dead, TryAgain
@@ -35,9 +36,26 @@ class Site:
         """The secret in a file that may be left unset. Raises SettingsError."""
         return self.needed(name, path) if path else None
 
+    def address(self, name: str, path: str, settings: TargetSection) -> Secret:
+        """A secret that is a web address. Raises SettingsError."""
+        found = self.needed(name, path)
+        checked_address(name, found.value, settings)
+        return found
+
     def needed(self, name: str, path: str) -> Secret:
         """The secret in a file. Raises SettingsError."""
         return Secret(self.directory / path, of=f"oncall.targets.{name}")
+
+
+def checked_address(name: str, url: str, settings: TargetSection) -> None:
+    """Raise SettingsError for what is no web address, or would carry secrets in the clear; the address is not shown."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SettingsError(f"oncall.targets.{name}: its address is none of http or https. Copy the whole of it.")
+    if parts.scheme == "http" and not is_loopback(parts.hostname) and not settings.allow_plaintext:
+        raise SettingsError(
+            f"oncall.targets.{name}: its address has no TLS. Use https, or set allow_plaintext where nobody listens."
+        )
 
 
 class Post:
@@ -49,6 +67,9 @@ class Post:
         self._site = site
         self._ca_file = str(site.directory / settings.ca_file) if settings.ca_file else None
         self._proxy = site.secret(name, settings.proxy_url_file)
+        url = getattr(settings, "url", None)
+        if url:
+            checked_address(name, url, settings)
         self._secrets = tuple(secret for secret in (*secrets, self._proxy) if secret)
 
     def json(

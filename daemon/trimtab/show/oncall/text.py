@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trimtab.model.advice import Severity
 from trimtab.model.oncall import Message, Verb
@@ -17,6 +17,11 @@ class Link:
 
     text: str
     href: str
+
+
+def keyed(message: Message) -> Message:
+    """The message for a target that tells repeats by our key: it need not say that it may be one."""
+    return replace(message, is_repeat=False) if message.is_repeat else message
 
 
 def headline(message: Message) -> str:

@@ -33,6 +33,8 @@ class Email(Aimed):
             raise SettingsError(f'oncall.targets.{name}: security = "none" is for a mail server on this host.')
         if bool(settings.user) != bool(settings.password_file):
             raise SettingsError(f"oncall.targets.{name}: user and password_file go together.")
+        if settings.proxy_url or settings.proxy_url_file:
+            raise SettingsError(f"oncall.targets.{name}: mail goes by no proxy; name a relay as host.")
         self._settings = settings
         self._password = site.secret(name, settings.password_file)
         self._server = MailServer(

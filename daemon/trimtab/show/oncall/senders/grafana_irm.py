@@ -6,7 +6,7 @@ from trimtab.model.oncall import Message, Target, Thread, Verb
 from trimtab.settings.oncall_targets import GrafanaIrmSettings
 from trimtab.show.oncall.post import Post, Site, encoded
 from trimtab.show.oncall.sender import Aimed, Delivered, utf16_units
-from trimtab.show.oncall.text import fitted, headline, plain
+from trimtab.show.oncall.text import fitted, headline, keyed, plain
 
 BODY_BYTES_MAX = 100_000
 MESSAGE_CHARACTERS_MAX = 10_000
@@ -28,11 +28,12 @@ class GrafanaIrm(Aimed):
                 verbs=verbs,
             )
         )
-        self._address = site.needed(name, settings.url_file)
+        self._address = site.address(name, settings.url_file, settings)
         self._post = Post(name, settings, site, self._address)
 
     def send(self, message: Message, thread: Thread | None) -> Delivered:
         """Fire or resolve by our key."""
+        message = keyed(message)
         text = plain(message, MESSAGE_CHARACTERS_MAX, size=utf16_units)
         self._post.json(self._address.value, fitted(lambda kept: _body(message, kept), text, BODY_BYTES_MAX))
         return Delivered(remark="taken; no answer of theirs says more")

@@ -11,13 +11,14 @@ from trimtab.model.oncall import Message, Target, Thread, Verb
 from trimtab.settings.oncall_targets import JsmSettings
 from trimtab.show.oncall.post import Document, Post, Site
 from trimtab.show.oncall.sender import Aimed, Dead, Delivered, TryAgain, cut_bytes, utf16_units
-from trimtab.show.oncall.text import headline, plain
+from trimtab.show.oncall.text import headline, keyed, plain
 
 MESSAGE_CHARACTERS_MAX = 130
 DESCRIPTION_CHARACTERS_MAX = 15_000
 NOTE_CHARACTERS_MAX = 25_000
 DETAILS_CHARACTERS_MAX = 8_000
 ENTITY_CHARACTERS_MAX = 512
+USER_CHARACTERS_MAX = 100
 TAGS_MAX, TAG_CHARACTERS_MAX = 20, 50
 WAITS_SECONDS = (0.0, 0.25, 0.5, 1.0)
 """Before each question in one go: most requests are done within a second, and one call is then one outcome."""
@@ -47,6 +48,7 @@ class Jsm(Aimed):
 
     def send(self, message: Message, thread: Thread | None) -> Delivered:
         """Create, note, acknowledge or close by our key; what is in the queue there is asked about, not sent again."""
+        message = keyed(message)
         request, rounds = self._pending.pop(message.id, ("", 0))
         if not request:
             answer = self._post.json(self._address(message), self._document(message), headers=self._headers())
@@ -101,7 +103,11 @@ class Jsm(Aimed):
     def _document(self, message: Message) -> Document:
         if message.verb is not Verb.OPEN:
             note = plain(message, NOTE_CHARACTERS_MAX, size=utf16_units)
-            return {"source": "trimtab", "user": message.who or "trimtab", "note": note}
+            return {
+                "source": "trimtab",
+                "user": cut_bytes(message.who or "trimtab", USER_CHARACTERS_MAX, size=utf16_units),
+                "note": note,
+            }
         tags = (message.cluster, message.rule, *(("drill",) if message.is_drill else ()), *self._settings.tags)
         return {
             "message": cut_bytes(headline(message), MESSAGE_CHARACTERS_MAX, size=utf16_units),

@@ -8,7 +8,7 @@ from trimtab.model.oncall import Message, Target, Thread, Verb
 from trimtab.settings.oncall_targets import PagerDutySettings
 from trimtab.show.oncall.post import Document, Post, Site, encoded
 from trimtab.show.oncall.sender import Aimed, Dead, Delivered, cut_bytes, utf16_units
-from trimtab.show.oncall.text import fitted, headline, links, plain
+from trimtab.show.oncall.text import fitted, headline, keyed, links, plain
 
 SUMMARY_CHARACTERS_MAX = 1024
 BODY_BYTES_MAX = 500_000
@@ -36,6 +36,7 @@ class PagerDuty(Aimed):
 
     def send(self, message: Message, thread: Thread | None) -> Delivered:
         """Trigger, acknowledge or resolve by our key; a note becomes a change event."""
+        message = keyed(message) if message.verb is not Verb.NOTE else message
         if message.verb is Verb.NOTE:
             return self._sent(
                 "/v2/change/enqueue", fitted(lambda text: self._change(message, text), _text(message), BODY_BYTES_MAX)

@@ -22,7 +22,7 @@ ACKNOWLEDGE_ACTION = "trimtab_acknowledge"
 _AGAIN = frozenset(
     {"ratelimited", "rate_limited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"}
 )
-_LOST = frozenset({"message_not_found", "thread_not_found"})
+_LOST = frozenset({"message_not_found", "thread_not_found", "invalid_thread_ts", "cannot_reply_to_message"})
 _NOT_EDITABLE = frozenset({"cant_update_message", "edit_window_closed", "is_inactive", "message_not_found"})
 
 

@@ -25,7 +25,7 @@ class Teams(Aimed):
     def __init__(self, name: str, settings: TeamsSettings, site: Site) -> None:
         """Raises SettingsError for an address that cannot be read."""
         super().__init__(Target(name=name, kind="teams", locale=settings.locale, may_be_only=False))
-        self._address = site.needed(name, settings.url_file)
+        self._address = site.address(name, settings.url_file, settings)
         self._post = Post(name, settings, site, self._address)
 
     def send(self, message: Message, thread: Thread | None) -> Delivered:

@@ -10,7 +10,7 @@ from trimtab.show.oncall.post import Post, Site, encoded
 from trimtab.show.oncall.secret import Secret
 from trimtab.show.oncall.sender import Aimed, Dead, Delivered
 from trimtab.show.oncall.standard_webhook import headers, key_bytes
-from trimtab.show.oncall.text import detail, fitted
+from trimtab.show.oncall.text import detail, fitted, keyed
 from trimtab.show.oncall.webhook_body import body_of
 
 BODY_BYTES_MAX = 19_000
@@ -33,7 +33,7 @@ class Webhook(Aimed):
         )
         self._settings = settings
         self._clock = site.clock
-        self._address: Secret | None = site.secret(name, settings.url_file)
+        self._address: Secret | None = site.address(name, settings.url_file, settings) if settings.url_file else None
         if bool(self._address) == bool(settings.url):
             raise SettingsError(f"oncall.targets.{name}: set either url or url_file.")
         self._keys = site.needed(name, settings.keys_file)
@@ -43,7 +43,8 @@ class Webhook(Aimed):
     def send(self, message: Message, thread: Thread | None) -> Delivered:
         """Post the body, signed by every key. 2xx is taken; 410 says that nobody listens there any more."""
         url = self._address.value if self._address else self._settings.url or ""
-        body = fitted(lambda text: encoded(body_of(message, text.splitlines())), detail(message), BODY_BYTES_MAX)
+        told = keyed(message)
+        body = fitted(lambda text: encoded(body_of(told, text.splitlines())), detail(told), BODY_BYTES_MAX)
         now = int(unix_seconds(self._clock.now()))
         signed = headers(self._signing_keys(), id=message.id, timestamp_seconds=now, body=body)
         answer = self._post.exchange(url, body, headers=signed)
