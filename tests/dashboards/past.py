@@ -1,0 +1,96 @@
+"""Two and a half hours of a small hall, written by the real store: reports, roll-ups, findings, commands, outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from tests.builders import CLUSTER, a_delivery, a_reading, a_report, an_xid, gpu_uuid
+from tests.fakes.clock import START, FakeClock
+from tests.store.rolled import a_cell_board
+from tests.store.values import Judged, a_finding, a_recommendation, closed
+
+from trimtab.model.advice import OpenFinding
+from trimtab.model.board import Board, CellState, JobRow
+from trimtab.model.command import Command, CommandState, Outcome
+from trimtab.model.reading import Delivery, GpuState
+from trimtab.settings.rollup import RollupSettings
+from trimtab.store.database import Database
+from trimtab.store.history import History
+from trimtab.store.journal import Journal
+from trimtab.store.rollup import Rollup
+
+MINUTES = 150
+NODES = ("gpu-00", "gpu-01")
+JOB = JobRow(id="research/llama-70b", name="llama-70b", state="running", pods=2, gpus_per_pod=1, queue="research")
+
+
+def write_past(database: Database) -> tuple[datetime, datetime]:
+    """Write it; from when to when it is."""
+    clock, history, journal = FakeClock(), History(database, cluster=CLUSTER), Journal(database)
+    rollup = Rollup(database, cluster=CLUSTER, clock=clock, settings=RollupSettings(), hold_seconds=90.0)
+    fault = _fault()
+    history.record_findings(Judged(opened=(fault, a_finding(2))))
+    history.record_findings(Judged(at=START + timedelta(minutes=40), closed=(closed(a_finding(2), clock.now()),)))
+    for minute in range(MINUTES):
+        found = [_report(node, minute) for node in NODES]
+        appended = journal.append(found)
+        rollup.add(appended.new)
+        rollup.see(_board(minute, fault), None)
+        rollup.roll()
+        clock.advance(60.0)
+    for _ in range(3):
+        clock.advance(90.0)
+        rollup.roll()
+    _commands(history)
+    return START - timedelta(minutes=1), clock.now()
+
+
+def _fault() -> OpenFinding:
+    fault = a_finding(1)
+    subject = replace(fault.finding.subject, gpu=gpu_uuid("gpu-00", 0))
+    return replace(fault, finding=replace(fault.finding, subject=subject, loss_gpus=1.0))
+
+
+def _report(node: str, minute: int) -> Delivery:
+    at = START + timedelta(minutes=minute)
+    readings = tuple(a_reading(node, index, state=GpuState.OK) for index in range(2))
+    report = replace(a_report(node, sequence=minute + 1, at=at), gpus=readings)
+    events = (an_xid(13, node=node, index=0, at=at),) if minute % 20 == 3 else ()
+    return a_delivery(replace(report, events=events))
+
+
+def _board(minute: int, fault: OpenFinding) -> Board:
+    cells = [
+        (
+            node,
+            gpu_uuid(node, index),
+            CellState.WORKING if index == 0 else CellState.FREE,
+            JOB.id if index == 0 else None,
+        )
+        for node in NODES
+        for index in range(2)
+    ]
+    return replace(a_cell_board(minute * 60.0, cells, jobs=(JOB,)), findings=(fault,))
+
+
+def _commands(history: History) -> None:
+    for number, is_good in enumerate((True, True, False)):
+        at = START + timedelta(minutes=20 + 30 * number)
+        command = history.add(a_recommendation(f"evacuate gpu-0{number}", created_at=at), at)
+        settled = replace(command, state=CommandState.SETTLED, changed_at=at, approved_by="anna", settled_at=at)
+        history.record(settled, was=command, who="anna", why="it stands still", at=at)
+        history.record_outcome(_outcome(settled, at, is_good=is_good))
+
+
+def _outcome(command: Command, at: datetime, *, is_good: bool) -> Outcome:
+    return Outcome(
+        command_id=command.id,
+        measured_at=at,
+        is_good=is_good,
+        sentence="llama-70b runs again.",
+        gpu_hours_lost=1.5,
+        gpu_hours_saved=28.9 if is_good else 0.0,
+        gpus_unlocked=8,
+        seconds_to_settle=190.0,
+    )
