@@ -49,8 +49,10 @@ class Apprise(Aimed):
             raise SettingsError(
                 f'oncall.targets.{name}: {scheme} has a sender of its own; use kind = "{OWN_KIND[scheme]}".'
             )
-        if settings.ca_file or settings.proxy_url or settings.proxy_url_file:
-            raise SettingsError(f"oncall.targets.{name}: apprise takes neither ca_file nor a proxy; see its own URL.")
+        if settings.ca_file or settings.proxy_url or settings.proxy_url_file or settings.allow_plaintext:
+            raise SettingsError(
+                f"oncall.targets.{name}: apprise takes neither ca_file nor a proxy nor allow_plaintext; see its own URL."
+            )
         self._apprise: Any = _loaded(name)
         self._plugin()
 

@@ -29,8 +29,10 @@ class Email(Aimed):
     def __init__(self, name: str, settings: EmailSettings, site: Site) -> None:
         """Raises SettingsError for a password that cannot be read or would travel in the clear."""
         super().__init__(Target(name=name, kind="email", locale=settings.locale))
-        if settings.security == "none" and not is_loopback(settings.host):
-            raise SettingsError(f'oncall.targets.{name}: security = "none" is for a mail server on this host.')
+        if settings.security == "none" and not is_loopback(settings.host) and not settings.allow_plaintext:
+            raise SettingsError(
+                f'oncall.targets.{name}: security = "none" is for a mail server on this host, or with allow_plaintext.'
+            )
         if bool(settings.user) != bool(settings.password_file):
             raise SettingsError(f"oncall.targets.{name}: user and password_file go together.")
         if settings.proxy_url or settings.proxy_url_file:
