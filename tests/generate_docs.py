@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from trimtab.cli import VERBS
+from trimtab.cli.exits import reference as exit_codes
 from trimtab.settings.reference import KINDS, page, sample
+from trimtab.show.api_reference import api_reference
+from trimtab.show.api_table import ROUTES
 from trimtab.show.metrics_reference import metrics_reference
 from trimtab.show.oncall.webhook_body import schema
 
@@ -16,6 +20,8 @@ def generated() -> dict[Path, str]:
     """Every generated file with what it should hold now."""
     return {
         ROOT / "docs" / "metrics.md": metrics_reference(),
+        ROOT / "docs" / "api.md": api_reference(ROUTES),
+        ROOT / "docs" / "reference" / "exit-codes.md": exit_codes(VERBS),
         ROOT / "docs" / "reference" / "settings.md": page(),
         ROOT / "docs" / "reference" / "oncall-webhook.schema.json": json.dumps(schema(), indent=2) + "\n",
         **{ROOT / "systemd" / f"{name}.toml": sample(kind) for name, kind in KINDS.items()},

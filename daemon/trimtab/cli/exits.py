@@ -58,6 +58,12 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.USAGE: "the command line is wrong",
     },
     "completion": _ALWAYS,
+    "db": {
+        Exit.DONE: "done",
+        Exit.NOT_WELL: "db check: something is damaged",
+        Exit.USAGE: "the command line is wrong, or the database or a file cannot be used",
+    },
+    "setup": {**_ALWAYS, Exit.USAGE: "the command line is wrong, or something could not be put in place"},
 }
 """Verbs that end in other ways than `ASKING` says."""
 
