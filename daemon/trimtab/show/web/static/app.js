@@ -28,8 +28,21 @@ onChange(() => {
   renderDetail(part("detail"));
   renderTodo(part("todo"));
   renderWrong(part("wrong"));
-  if (!performance.getEntriesByName("fleet-painted").length) performance.mark("fleet-painted");
+  mark();
 });
+
+const shown = { at: null };
+
+/** For whoever measures: when the fleet was first drawn, and when each board was. */
+function mark() {
+  if (shown.at === state.board.at) return;
+  if (shown.at === null) performance.mark("fleet-painted");
+  else {
+    performance.clearMarks("beat-shown");
+    performance.mark("beat-shown", { detail: state.board.at });
+  }
+  shown.at = state.board.at;
+}
 
 start();
 startPast();

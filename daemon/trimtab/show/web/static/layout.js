@@ -10,6 +10,9 @@ const CELL_MIN = 5;
 const CELL_MAX = 24;
 const HEAD = 20;
 const LABEL_MAX = 110;
+const NODE_PITCH_MIN = 3;
+const NODE_PITCH_MAX = 14;
+const TITLED_BLOCKS_MAX = 60;
 export const LEVELS = ["gpu", "node", "block"];
 
 const rowsIn = (blocks) => blocks.reduce((sum, block) => sum + block.rows.length, 0);
@@ -38,10 +41,12 @@ export function layOut(blocks, given) {
   const labels = isLabelled ? blocks.flatMap((block) => block.rows.map((row) => row.label)) : [];
   const longest = labels.reduce((a, b) => (b.length > a.length ? b : a), "");
   const labelWide = longest ? Math.min(given.measureLabel(longest), LABEL_MAX) + 8 : 0;
-  const head = blocks.some((block) => block.title) ? HEAD : 6;
+  const isTitled = blocks.some((block) => block.title) && (level === "gpu" || blocks.length <= TITLED_BLOCKS_MAX);
+  const head = isTitled ? HEAD : level === "gpu" ? 6 : 0;
   const talls = blocks.map((block) => block.grid.tall);
   const isEven = Math.max(...talls) <= 2 * Math.min(...talls) || blocks.length === 1;
-  const height = isEven ? evenly(blocks, { ...given, labelWide, head }) : onShelves(blocks, { ...given, labelWide, head });
+  const place = !isEven ? onShelves : level === "gpu" ? evenly : closely;
+  const height = place(blocks, { ...given, labelWide, head });
   return { blocks, level, height: Math.ceil(height), width: given.width };
 }
 
@@ -88,6 +93,24 @@ function evenly(blocks, { width, heightWanted, labelWide, head }) {
     y += Math.max(...line.map((block) => block.h)) + (best.size >= 8 ? 12 : 6);
   }
   return y;
+}
+
+/** Many small blocks: as large as lets all of them be seen at once, one cell apart. */
+function closely(blocks, { width, heightWanted, head }) {
+  const wide = Math.max(...blocks.map((block) => block.grid.wide)) + 1;
+  const tall = Math.max(...blocks.map((block) => block.grid.tall)) + 1;
+  let pitch = NODE_PITCH_MAX;
+  const acrossAt = (one) => Math.max(Math.floor((width + one) / (wide * one)), 1);
+  const tallAt = (one) => Math.ceil(blocks.length / acrossAt(one)) * (tall * one + head);
+  while (pitch > NODE_PITCH_MIN && tallAt(pitch) > heightWanted) pitch -= 0.25;
+  const across = acrossAt(pitch);
+  const apart = across > 1 ? (width - across * (wide - 1) * pitch) / (across - 1) : 0;
+  const step = Math.min((wide - 1) * pitch + apart, wide * pitch * 1.3);
+  blocks.forEach((block, i) => {
+    const [x, y] = [(i % across) * step, Math.floor(i / across) * (tall * pitch + head)];
+    settle(block, { x, y, head, labelWide: 0, pitch, lines: block.grid.tall });
+  });
+  return tallAt(pitch);
 }
 
 function bestFit(count, { width, heightWanted, wide, tall, labelWide, head }) {
@@ -152,7 +175,8 @@ export function innerAt(block, level, zoom) {
     const columnWide = wide / columns;
     const labelWide = columnWide * zoom > 170 ? 70 / zoom : 0;
     const pitch = Math.min((columnWide - labelWide - 6 / zoom) / most, tall / lines);
-    if (pitch > best.pitch) best = { ...base, pitch, lines, columnWide, labelWide, wide: most };
+    // Fewer columns leave room for names: more of them must be worth it.
+    if (pitch > best.pitch * 1.15) best = { ...base, pitch, lines, columnWide, labelWide, wide: most };
   }
   return best;
 }
