@@ -51,7 +51,7 @@ class Apprise(Aimed):
             )
         if settings.ca_file or settings.proxy_url or settings.proxy_url_file or settings.allow_plaintext:
             raise SettingsError(
-                f"oncall.targets.{name}: apprise takes neither ca_file nor a proxy nor allow_plaintext; see its own URL."
+                f"oncall.targets.{name}: apprise takes no ca_file, proxy or allow_plaintext; see its URL."
             )
         self._apprise: Any = _loaded(name)
         self._plugin()
