@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: help demo test test-long cluster lint bench score docs screenshots clean cluster-demo
+.PHONY: deb help demo test test-long cluster lint bench score docs screenshots clean cluster-demo
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,9 @@ lint: $(VENV)/.test ## ruff, mypy --strict, import contracts, promtool
 
 bench: $(VENV)/.bench ## What the performance claims rest on; prints ratios against a peer
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+deb: $(VENV)/.test ## trimtab-agent and trimtab-daemon as Debian packages, into build/deb; ARGS="--wheels FOLDER" for no network
+	@$(BIN)/python systemd/deb/build.py $(ARGS)
 
 cluster-demo: $(VENV)/.test ## Stories a to d on a real control plane, narrated; ARGS="a c" for some (needs Go and root)
 	@$(BIN)/python -m tests.cluster.demo $(ARGS)
