@@ -381,6 +381,20 @@ def test_what_is_proposed_and_done_is_told_once_in_the_same_thread(hall: Hall):
     assert any(line.startswith("R11 (ann): ") for line in closed.lines)
 
 
+def test_where_each_message_is_seen_anew_small_news_waits_for_the_ending(tmp_path: Path):
+    hall = Hall(tmp_path, PAGER, Target(name="group", kind="dingtalk"))
+    fault = a_fault(severity=Severity.WARNING)
+    hall.beat(fault)
+    hall.history.post(hall.bell.hear_commands([a_command(CommandState.SETTLED)], hall.clock.now()))
+    hall.deliver()
+    hall.beat(changed(fault, severity=Severity.CRITICAL))
+    hall.end(fault)
+    assert hall.senders["group"].story() == ["open I1", "update I1 loud", "resolve I1"]
+    assert any(line.startswith("R11 (ann): ") for line in hall.senders["group"].taken[-1].lines)
+    assert hall.pd.story() == ["open I1", "update I1", "update I1 loud", "resolve I1"]
+    hall.stop()
+
+
 def test_somebody_has_it_and_everybody_hears_it_but_where_it_came_from(hall: Hall):
     fault = a_fault()
     hall.beat(fault)

@@ -14,6 +14,10 @@ Told = Mapping[str, tuple[Audience, str]]
 """Target -> whom it speaks to there, and in which language."""
 
 
+LOUD_ONLY = frozenset({"feishu", "dingtalk", "wecom", "teams", "apprise"})
+"""Kinds that can neither edit nor thread: each message is seen anew, so small news is left to the ending."""
+
+
 class Letters:
     """Writes news to targets."""
 
@@ -30,7 +34,7 @@ class Letters:
         return tuple(
             self._letter(name, news, audience, locale)
             for name, (audience, locale) in told.items()
-            if name not in skipping and self._takes(name, news.verb)
+            if name not in skipping and self._takes(name, news)
         )
 
     def for_others(self, news: News) -> Message:
@@ -42,10 +46,13 @@ class Letters:
         others = {name: (Audience.ONCALL, self._targets[name].locale) for name in handed_on if name in self._targets}
         return {**others, **told}
 
-    def _takes(self, name: str, verb: Verb) -> bool:
+    def _takes(self, name: str, news: News) -> bool:
         target = self._targets.get(name)
-        # One that is no longer in the settings still gets its ending: it dies there, where people see it.
-        return verb in target.verbs if target is not None else verb is Verb.RESOLVE
+        if target is None:
+            # One that is no longer in the settings still gets its ending: it dies there, where people see it.
+            return news.verb is Verb.RESOLVE
+        is_small = news.verb is Verb.UPDATE and not news.is_loud
+        return news.verb in target.verbs and not (is_small and target.kind in LOUD_ONLY)
 
     def _letter(self, name: str, news: News, audience: Audience, locale: str) -> Letter:
         target = self._targets.get(name)
