@@ -328,11 +328,12 @@ def listening(
 ) -> Iterator[Served]:
     """The application on a listener of its own port."""
     register: FakeRegister = door.pop("register", None) or FakeRegister()
+    options: dict[str, Any] = door.pop("listener", {})
     made = Door(token=TOKEN, clock=wall, register=register, audit=register.lines.append, audit_clock=clock, **door)
-    listener = Listener(app(made), name="people", listen="127.0.0.1:0")
+    listener = Listener(app(made), name="people", listen="127.0.0.1:0", **options)
     listener.start()
     try:
-        url = f"http://127.0.0.1:{listener.port}"
+        url = f"{listener.scheme}://127.0.0.1:{listener.port}"
         yield Served(
             url=url, box=box, door=made, memory=memory, clock=clock, wall=wall, listener=listener, register=register
         )
