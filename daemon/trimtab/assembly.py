@@ -19,6 +19,7 @@ from trimtab.detect.series import SERIES_METRICS
 from trimtab.errors import SettingsError, ShipError, TrimtabError
 from trimtab.issue.issuer import Issuer
 from trimtab.issue.verdicts import Verdicts
+from trimtab.keeping import keeping_of
 from trimtab.link import link_of
 from trimtab.listener import Listener, split_listen
 from trimtab.loop import Beat
@@ -88,6 +89,7 @@ class Daemon:
             why_not_well=self._why_not_well,
             quiet=self._context,
         )
+        self._keeping = keeping_of(settings, database=self._database, history=self._history, clock=self.clock)
         self._work = self._parts()
         self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
@@ -98,6 +100,7 @@ class Daemon:
             scrapes=self._scrapes,
             received=self._ingest_counts,
             started_at=self._started_at,
+            rollup=self._keeping.facts,
             oncall=OnCallLook(
                 self._history, self._duty.arbiter, self._duty.counts, has_targets=bool(self._duty.targets)
             ),
@@ -147,6 +150,7 @@ class Daemon:
         # A write may be under way in a beat that did not end: the lease then runs out by itself.
         self._link.stop(is_writing=any(beat.is_alive for beat in self._beats))
         self._people.stop()
+        self._keeping.ended.set()
         self._slow.shutdown(wait=False)
         self._scrapes.close()
         self._context.close()
@@ -228,6 +232,7 @@ class Daemon:
             link=self._link,
             box=self._box,
             context=self._context,
+            rollup=self._keeping.rollup,
             bell=self._duty.bell,
         )
 
@@ -247,7 +252,7 @@ class Daemon:
             beats.append(beat("lease", self._link.lease.tick, settings.kubernetes.lease_retry_seconds))
         if settings.scrape.targets:
             beats.append(beat("scrape", self._scrape, settings.scrape.interval_seconds))
-        return (*beats, *self._duty.beats)
+        return (*beats, *self._keeping.beats, *self._duty.beats)
 
     def _scrape(self) -> str:
         """Read the exporters; their reports go the way of everybody's."""
@@ -284,6 +289,7 @@ class Daemon:
                 ledger=self._history, clock=self.clock, settings=self.settings, pause_reason=self._pause_reason
             ),
             memory=self._history,
+            past=self._keeping.past,
             door=door,
             clock=self.clock,
             checks=lambda: (
@@ -335,6 +341,7 @@ class Daemon:
         """All minute-and-slower work, a reason beside each."""
         return (
             Chore(name="prune", minutes=PRUNE_MINUTES, run=self._prune),  # raw reports are kept for days, not for ever
+            *self._keeping.chores,
             *self._duty.chores,
         )
 

@@ -43,6 +43,7 @@ from trimtab.show.oncall.bell import Bell
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.ring import Ring
+from trimtab.store.rollup import Rollup
 
 log = structlog.get_logger()
 
@@ -83,6 +84,7 @@ class Parts:
     box: BoardBox
     context: Context | None = None
     tally: Tally = field(default_factory=Tally)
+    rollup: Rollup | None = None
     bell: Bell | None = None
     """On-call; None = nobody is told."""
 
@@ -142,6 +144,8 @@ class Central:
             raise
         self._parts.inbox.acknowledge(deliveries)
         self._parts.ring.add(appended.new)
+        if self._parts.rollup is not None:
+            self._parts.rollup.add(appended.new)
         self.counts.reports_stored_total += appended.stored
         self.counts.reports_duplicate_total += appended.duplicates
         return appended.sentence
@@ -334,29 +338,31 @@ class Central:
             refusals = (*self._why_paused(), *(self._plan.refusals if self._plan else ()), *self._advance.refusals)
             spares_kept = settings.plan.spares_kept
             around = self._circumstances(now)
-            self._parts.box.publish(
-                build_board(
-                    cluster=settings.cluster,
-                    at=now,
-                    window=window,
-                    snapshot=snapshot,
-                    findings=with_alerts(self._findings, window),
-                    commands=self._advance.commands,
-                    mode=settings.issue.mode,
-                    is_paused=self._advance.pause is not None or bool(around.pauses),
-                    outcomes=self._past.outcomes,
-                    records=self._past.records,
-                    refusals=refusals,
-                    rule_modes=settings.issue.rules,
-                    stranded=stranded_by_size(snapshot, spares_kept=spares_kept) if snapshot else {},
-                    blind=(self._doubt,) if self._doubt else (),
-                    beats={beat.name: beat.last_sentence for beat in self.beats},
-                    silent_after_seconds=settings.detect.silent_after_seconds,
-                    circumstances=around,
-                    notice_seconds=settings.issue.notice_seconds,
-                    version=__version__,
-                )
+            board = build_board(
+                cluster=settings.cluster,
+                at=now,
+                window=window,
+                snapshot=snapshot,
+                findings=with_alerts(self._findings, window),
+                commands=self._advance.commands,
+                mode=settings.issue.mode,
+                is_paused=self._advance.pause is not None or bool(around.pauses),
+                outcomes=self._past.outcomes,
+                records=self._past.records,
+                refusals=refusals,
+                rule_modes=settings.issue.rules,
+                stranded=stranded_by_size(snapshot, spares_kept=spares_kept) if snapshot else {},
+                blind=(self._doubt,) if self._doubt else (),
+                beats={beat.name: beat.last_sentence for beat in self.beats},
+                silent_after_seconds=settings.detect.silent_after_seconds,
+                circumstances=around,
+                notice_seconds=settings.issue.notice_seconds,
+                version=__version__,
             )
+            self._parts.box.publish(board)
+            if self._parts.rollup is not None and (snapshot is not None or self._parts.link.reader is None):
+                # While a scheduler that there is cannot be read, what stood goes on.
+                self._parts.rollup.see(board, snapshot)
 
 
 def _news(advance: Advance) -> tuple[object, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,7 +16,7 @@ from trimtab.model.oncall import Pager
 from trimtab.settings import PeopleSettings
 from trimtab.ship.receiver import IngestCounts
 from trimtab.show.discovery import Discovery, discover
-from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView, OnCallFacts
+from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView, OnCallFacts, RollupFacts
 from trimtab.show.oncall.delivery import DeliveryCounts
 from trimtab.show.oncall.pager import Arbiter
 from trimtab.store.history import History
@@ -70,6 +71,7 @@ class Vantage:
     received: IngestCounts
     started_at: datetime
     oncall: OnCallLook | None = None
+    rollup: Callable[[], RollupFacts | None] = lambda: None
 
     def view(self) -> DaemonView:
         """The daemon as it stands."""
@@ -110,6 +112,7 @@ class Vantage:
             page_url=_page_url(parts.settings.people),
             oncall=self.oncall.facts(now) if self.oncall is not None else None,
             budget=central.budget,
+            rollup=self.rollup(),
         )
         return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
 

@@ -36,6 +36,7 @@ from trimtab.show.metrics_facts import (
     DaemonView,
     OnCallFacts,
     ReadFacts,
+    RollupFacts,
 )
 from trimtab.show.metrics_families import SERIES_PER_NODE_MAX
 from trimtab.show.metrics_reference import metrics_reference
@@ -122,6 +123,14 @@ FACTS = DaemonFacts(
         attempts_total={("ops", "delivered"): 12, ("ops", "put_off"): 3},
     ),
     alerting=ALERTING,
+    rollup=RollupFacts(
+        rows_total={"1m": 32_000, "15m": 2_100, "1h": 500},
+        failures_total=1,
+        mended_minutes_total=40,
+        too_late_total=0,
+        waiting_minutes=3,
+        lag_seconds=84.0,
+    ),
     command_changes_total={("consolidate", "missed"): 1, ("evacuate", "settled"): 2},
     budget=Budget(
         moves_left=3,

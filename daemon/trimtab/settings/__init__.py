@@ -11,6 +11,7 @@ from trimtab.settings.exposition import AgentMetricsSettings, MetricsSettings
 from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
 from trimtab.settings.load import from_table, load, read_token
 from trimtab.settings.oncall import OnCallSettings
+from trimtab.settings.rollup import RollupSettings
 
 __all__ = [
     "AgentMetricsSettings",
@@ -26,6 +27,7 @@ __all__ = [
     "OthersSettings",
     "PeopleSettings",
     "PlanSettings",
+    "RollupSettings",
     "ScrapeSettings",
     "ScrapeTarget",
     "SimulatedSettings",

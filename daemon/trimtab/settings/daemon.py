@@ -8,6 +8,7 @@ from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSetting
 from trimtab.settings.exposition import MetricsSettings
 from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
 from trimtab.settings.oncall import OnCallSettings
+from trimtab.settings.rollup import RollupSettings
 from trimtab.settings.shape import Section
 
 
@@ -21,6 +22,7 @@ class DaemonSettings(Section, frozen=True, kw_only=True):
     ingest: IngestSettings = IngestSettings()
     people: PeopleSettings = PeopleSettings()
     store: StoreSettings = StoreSettings()
+    rollup: RollupSettings = RollupSettings()
     scrape: ScrapeSettings = ScrapeSettings()
     metrics: MetricsSettings = MetricsSettings()
     detect: DetectSettings = DetectSettings()

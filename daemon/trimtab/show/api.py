@@ -36,6 +36,7 @@ from trimtab.show.api_routes import ApiError, Call, People, Reply, Route, Scope
 from trimtab.show.api_scraped import scraped_routes
 from trimtab.show.api_table import ROUTES
 from trimtab.show.api_types import Check, Decisions, Memory
+from trimtab.show.api_types_history import PastMemory
 from trimtab.show.attempts import TooManyAttempts
 from trimtab.show.auth import Door, Knock
 from trimtab.show.board import BoardBox, Published
@@ -66,6 +67,7 @@ def people_app(
     window: Callable[[], Window | None] | None = None,
     oncall: Desk | None = None,
     alerting: Alerting | None = None,
+    past: PastMemory | None = None,
 ) -> Starlette:
     """The application: API, page, events, /metrics.
 
@@ -87,6 +89,7 @@ def people_app(
         window=window,
         oncall=oncall,
         alerting=alerting,
+        past=past,
     )
     document = msgspec.json.encode(openapi_document(ROUTES))
     peers = Peers(settings.metrics.allow_from, key="metrics.allow_from")
@@ -105,7 +108,7 @@ def _web_route(people: People, route: Route) -> WebRoute:
         result = await run_in_threadpool(route.handler, people, call)
         return await run_in_threadpool(_answer, people, request, result)
 
-    path = route.path.replace("{id}", "{id:int}")
+    path = route.path.replace("{id}", "{id:int}").replace("{job}", "{job:path}")
     made = WebRoute(path, endpoint, methods=[route.method], name=route.handler.__name__)
     if made.methods:
         made.methods.discard("HEAD")
@@ -122,6 +125,7 @@ async def _call(people: People, route: Route, request: Request) -> Call:
         base_url=f"{request.url.scheme}://{request.headers.get('host', '')}",
         now=people.clock.now(),
         id=request.path_params.get("id", 0),
+        name=request.path_params.get("job", ""),
         query=_query(route, request) if route.query else None,
         body=await _body(route, request) if route.body else None,
         raw=await raw_body(request, bytes_max=route.body_bytes_max) if route.is_raw else b"",

@@ -16,6 +16,7 @@ from trimtab.model.command import Mode
 from trimtab.model.people import Role
 from trimtab.model.window import Window
 from trimtab.show.api_types import Check, Decisions, Memory
+from trimtab.show.api_types_history import PastMemory
 from trimtab.show.auth import Caller, Door, Knock
 from trimtab.show.board import BoardBox
 from trimtab.show.oncall.desk import Desk
@@ -76,6 +77,8 @@ class People:
     """Incidents, the outbox, who pages."""
     alerting: Alerting | None = None
     """Alerts of others, silences, maintenance windows."""
+    past: PastMemory | None = None
+    """What roll-ups tell of the past; None = there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,8 @@ class Call:
     base_url: str
     now: datetime
     id: int = 0
+    name: str = ""
+    """The name in the path, where a route has one."""
     query: Any = None
     body: Any = None
     raw: bytes = b""

@@ -5,12 +5,15 @@ from __future__ import annotations
 from trimtab.model.advice import OpenFinding
 from trimtab.model.alerts import Maintenance
 from trimtab.model.board import Board, CommandRow, GpuHistory
+from trimtab.model.past import Ranks, Trends
 from trimtab.show import api_alerts as around
 from trimtab.show import api_fleet as fleet
 from trimtab.show import api_handlers as does
+from trimtab.show import api_history as then
 from trimtab.show import api_people as who
 from trimtab.show import api_types as types
 from trimtab.show import api_types_alerts as alerts
+from trimtab.show import api_types_history as past
 from trimtab.show import api_types_people as people
 from trimtab.show.alertmanager.webhook import Webhook
 from trimtab.show.api_routes import Route, Scope
@@ -19,6 +22,7 @@ from trimtab.show.api_table_oncall import ONCALL_ROUTES
 _READ = Scope.VIEWER
 _ACT = Scope.OPERATOR
 _DECIDE = ("decisions",)
+_PAST = ("history",)
 _PEOPLE = ("people",)
 _ALERTS = ("alerts",)
 
@@ -26,8 +30,8 @@ _ALERTS = ("alerts",)
 ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/healthz", handler=does.health, response=types.Health, scope=Scope.OPEN,
           summary="Whether the daemon answers", tags=("daemon",)),
-    Route(method="GET", path="/api/v1/board", handler=does.board, response=Board, scope=_READ, errors=(503,),
-          summary="Everything on the start view, as of the last beat"),
+    Route(method="GET", path="/api/v1/board", handler=then.board, response=Board, query=past.BoardQuery, scope=_READ,
+          errors=(404, 422, 503), summary="Everything on the start view, as of the last beat, or `at` a moment"),
     Route(method="GET", path="/api/v1/fleet/metrics", handler=fleet.fleet_metrics, response=fleet.FleetMetrics,
           scope=_READ, errors=(503,), summary="Metrics that the GPUs have now"),
     Route(method="GET", path="/api/v1/fleet/values", handler=fleet.fleet_values, response=fleet.FleetValues,
@@ -65,8 +69,13 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path="/api/v1/release", handler=does.release_all, response=types.ReleaseAsked,
           body=types.ReleaseAll, scope=Scope.ADMIN, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Give everything of this daemon back and stay paused; the board says how far it is"),
-    Route(method="GET", path="/api/v1/history", handler=does.history, response=GpuHistory, query=types.HistoryQuery,
-          scope=_READ, errors=(422, 503), tags=("history",), summary="One GPU's series, for charts"),
+    Route(method="GET", path="/api/v1/history", handler=then.history, response=GpuHistory, query=past.HistoryQuery,
+          scope=_READ, errors=(422, 503), tags=_PAST, summary="GPUs' series for charts, with a band of their peers"),
+    Route(method="GET", path="/api/v1/trends", handler=then.trends, response=Trends, query=past.TrendsQuery,
+          scope=_READ, errors=(404, 422, 503), tags=_PAST,
+          summary="The strip's numbers over time, and what happened meanwhile"),
+    Route(method="GET", path="/api/v1/jobs/{job}/ranks", handler=then.ranks, response=Ranks, query=past.RanksQuery,
+          scope=_READ, errors=(404, 422, 503), tags=_PAST, summary="A job's ranks over time, side by side"),
     Route(method="GET", path="/api/v1/audit", handler=does.audit, response=types.Audit, query=types.AuditQuery,
           scope=_READ, errors=(422, 503), tags=("history",), summary="Who did what, why"),
     Route(method="GET", path="/api/v1/doctor", handler=does.doctor, response=types.Doctor, scope=_READ,

@@ -92,7 +92,7 @@ class PastMemory(Protocol):
         """A job's ranks over time; None for a job that is not known."""
         ...
 
-    def gpu_history(  # noqa: PLR0913 - one question
+    def gpu_history(
         self,
         node: str,
         gpu: str,

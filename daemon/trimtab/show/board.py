@@ -64,7 +64,7 @@ def build_board(
     `blind` says so; give the scheduler's own sentence in `blind` for the reason.
     """
     around = circumstances or Circumstances()
-    shown = _findings_shown(findings, at)
+    shown = findings_shown(findings, at)
     open_findings = tuple(item for item in shown if item.state is FindingState.OPEN)
     nodes = node_rows(
         FleetInput(
@@ -162,7 +162,8 @@ def _goodput_ratio(cells: Sequence[Cell], open_findings: Sequence[OpenFinding]) 
     return (sum(working.values()) - lost) / sum(held.values())
 
 
-def _findings_shown(findings: Sequence[OpenFinding], at: datetime) -> tuple[OpenFinding, ...]:
+def findings_shown(findings: Sequence[OpenFinding], at: datetime) -> tuple[OpenFinding, ...]:
+    """Those that a board of this moment shows, worst first, then those that ended within the hour."""
     since = at - timedelta(seconds=SHOWN_AFTER_END_SECONDS)
     shown = [
         item

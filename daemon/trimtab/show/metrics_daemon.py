@@ -14,6 +14,7 @@ from trimtab.show.metrics_facts import ClusterFacts, DaemonFacts, DaemonView
 from trimtab.show.metrics_families import Families, instance_labels, timestamp
 from trimtab.show.metrics_oncall import fill_oncall
 from trimtab.show.metrics_plans import fill_plans
+from trimtab.show.metrics_rollup import fill_rollup
 
 FINDINGS_MAX = 1000
 """More open findings than this are not listed one by one; their number is exported all the same."""
@@ -75,6 +76,8 @@ def _fill_facts(families: Families, facts: DaemonFacts) -> None:
         families.add("trimtab_command_changes_total", count, rule, state)
     if facts.oncall is not None:
         fill_oncall(families, facts.oncall)
+    if facts.rollup is not None:
+        fill_rollup(families, facts.rollup)
     if facts.cluster is not None:
         _fill_link(families, facts.cluster)
     if facts.alerting is not None:

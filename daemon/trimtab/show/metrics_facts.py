@@ -107,6 +107,18 @@ class OnCallFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RollupFacts:
+    """How the roll-ups are; `rows_total` is by tier."""
+
+    rows_total: Mapping[str, int] = field(default_factory=dict)
+    failures_total: int = 0
+    mended_minutes_total: int = 0
+    too_late_total: int = 0
+    waiting_minutes: int = 0
+    lag_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFacts:
     """Counts over the life of a daemon, and what its parts hold now.
 
@@ -148,6 +160,8 @@ class DaemonFacts:
     """None = no cluster is read through its own API."""
     alerting: AlertingFacts | None = None
     """Alertmanager, both ways; None = the daemon was put together without."""
+    rollup: RollupFacts | None = None
+    """None = roll-ups are turned off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

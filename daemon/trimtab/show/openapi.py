@@ -85,6 +85,10 @@ def _parameters(route: Route) -> list[dict[str, Any]]:
     if "{id}" in route.path:
         schema = {"type": "integer", "minimum": 1, "maximum": ID_MAX}
         found.append({"name": "id", "in": "path", "required": True, "schema": schema})
+    if "{job}" in route.path:
+        about = "The job's id, `namespace/name`; its slash may stand as it is."
+        schema = {"type": "string", "minLength": 1, "maxLength": 500}
+        found.append({"name": "job", "in": "path", "required": True, "schema": schema, "description": about})
     return found + (_query_parameters(route.query) if route.query else [])
 
 

@@ -156,6 +156,8 @@ def _make_directory(directory: Path) -> None:
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     # Python's sqlite3 would begin transactions late and commit before DDL; `_begin_sqlite` begins them instead.
     connection.isolation_level = None
+    # Of an empty file only: what roll-ups let go of can be given back to the disk bit by bit.
+    connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     if mode != "wal":
         raise StoreError(
