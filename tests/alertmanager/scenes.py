@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.builders import CLUSTER, gpu_uuid
-from tests.fakes.clock import START, FakeClock
+from tests.fakes.clock import START
 
 from trimtab.errors import StoreError
 from trimtab.model.advice import Action, Severity, Subject
@@ -45,9 +46,30 @@ def an_incident(number: int = 17, **changes: Any) -> Incident:
     )
 
 
-def wall_clock(*, behind_seconds: float = 0.0) -> FakeClock:
-    """A clock that stands at the real moment, or so long before it: what a real Alertmanager compares with."""
-    return FakeClock(datetime.now(UTC) - timedelta(seconds=behind_seconds))
+class MovingClock:
+    """The real clock, or one so long behind it, that can be moved: what a real Alertmanager compares with its own."""
+
+    def __init__(self, *, behind_seconds: float = 0.0) -> None:
+        self._wall_seconds = -behind_seconds
+        self._monotonic_seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self._wall_seconds)
+
+    def monotonic_seconds(self) -> float:
+        return time.monotonic() + self._monotonic_seconds
+
+    def wall_seconds(self, seconds: float) -> float:
+        return seconds
+
+    def advance(self, seconds: float) -> None:
+        """Time passes."""
+        self._wall_seconds += seconds
+        self._monotonic_seconds += seconds
+
+    def hurry(self, seconds: float) -> None:
+        """What waits for its turn need not wait so long; the moment stays the real one."""
+        self._monotonic_seconds += seconds
 
 
 def a_frame(**settings: Any) -> Frame:

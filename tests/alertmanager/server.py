@@ -134,6 +134,9 @@ class Alertmanager:
         answer.raise_for_status()
         return str(answer.json()["silenceID"])
 
+    def unsilence(self, silence_id: str) -> None:
+        requests.delete(f"{self.url}/api/v2/silence/{silence_id}", timeout=5).raise_for_status()
+
     def silences(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = requests.get(f"{self.url}/api/v2/silences", timeout=5).json()
         return found

@@ -97,7 +97,7 @@ def test_what_is_over_is_ended_at_once_repeated_for_a_while_and_then_forgotten()
     for _ in range(300):
         scene.push(after_seconds=5)
     assert {post[0]["endsAt"] for post in scene.peer.posts[1:]} == {ended}
-    assert len(scene.peer.posts) == 1 + 1 + 15  # opened, ended, repeated each minute
+    assert len(scene.peer.posts) == 1 + 6 + 14  # opened; ended, at each beat of half a minute; then each minute
     assert scene.memory.pushed == {}
 
 
@@ -136,11 +136,11 @@ def test_an_alertmanager_that_started_anew_is_told_everything_at_once() -> None:
     scene = Scene()
     scene.push(ONE, TWO)
     scene.pusher.heard_up_since("am-0:9093", START, "0.31.1")
-    scene.push(ONE, after_seconds=5)
-    posts = len(scene.peer.posts)
-    scene.push(ONE, after_seconds=5)
-    assert len(scene.peer.posts) == posts
+    for _ in range(8):
+        scene.push(ONE, after_seconds=5)
     scene.peer.posts.clear()
+    scene.push(ONE, after_seconds=5)
+    assert scene.peer.posts == []
     scene.pusher.heard_up_since("am-0:9093", START + timedelta(seconds=7))
     scene.push(ONE, after_seconds=5)
     assert [alert["labels"]["incident"] for alert in scene.peer.posts[0]] == [ONE.incident, TWO.incident]
@@ -235,6 +235,37 @@ def test_more_incidents_than_the_limit_are_counted_and_those_that_stand_are_not_
     said = scene.push(*(an_incident(number) for number in range(1, 7)), after_seconds=5)
     assert "4 beyond alertmanager.alerts_max not pushed" in said
     assert scene.firing() == {an_incident(5).incident, an_incident(6).incident}
+
+
+def test_the_end_of_what_is_muted_is_told_again_when_it_is_not() -> None:
+    scene = Scene()
+    muted = {"is": True}
+    scene.pusher = Pusher(
+        scene.peers, frame=scene.frame, memory=scene.memory, clock=scene.clock, is_muted=lambda _a, _n: muted["is"]
+    )
+    scene.push(ONE)
+    for _ in range(5 * 24 * 60):
+        scene.push(after_seconds=60)  # five days of a silence
+    assert len(scene.memory.pushed) == 1
+    muted["is"] = False
+    scene.peer.posts.clear()
+    scene.push(after_seconds=1)
+    assert scene.peer.posts[0][0]["labels"]["incident"] == ONE.incident
+    for _ in range(20):
+        scene.push(after_seconds=60)
+    assert scene.memory.pushed == {}
+
+
+def test_a_peer_that_is_gone_for_a_day_keeps_nothing_remembered() -> None:
+    scene = Scene(peers=2)
+    scene.push(ONE)
+    scene.peers[1].is_down = True
+    for _ in range(23 * 60):
+        scene.push(after_seconds=60)
+    assert len(scene.memory.pushed) == 1
+    for _ in range(70):
+        scene.push(after_seconds=60)
+    assert scene.memory.pushed == {}
 
 
 def test_a_thousand_incidents_go_in_bounded_posts_that_part_no_incident() -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from trimtab.clock import Clock
 from trimtab.errors import SettingsError
-from trimtab.model.alerts import Maintenance, Quiet, Silence
+from trimtab.model.alerts import Maintenance, PushedAlert, Quiet, Silence
 from trimtab.model.oncall import Incident
 from trimtab.settings.alertmanager import AlertmanagerSettings
 from trimtab.show.alertmanager.alerts import Frame, alert_for
@@ -72,7 +72,13 @@ class Desk:
         self._scene = scene or Scene()
         self._peers = tuple(Peer(url, frame.settings) for url in frame.settings.urls)
         self._silencer = Silencer(memory=memory, clock=clock, wall=wall)
-        self.pusher = Pusher(self._peers if frame.settings.push else (), frame=frame, memory=memory, clock=wall)
+        self.pusher = Pusher(
+            self._peers if frame.settings.push else (),
+            frame=frame,
+            memory=memory,
+            clock=wall,
+            is_muted=self._is_muted,
+        )
         self.reads_total: Counter[str] = Counter()
         """Times that the silences were asked for, by result: read, failed."""
         self.trouble = ""
@@ -173,6 +179,13 @@ class Desk:
         self._silences = Silences(silences=silences, read_at=wall, silenced_by=known)
         if self._silencer.keep_up(peer, self._windows, silences):
             self.refresh_windows()
+
+    def _is_muted(self, alert: PushedAlert, wall: datetime) -> bool:
+        """Whether a silence lies over an alert, as last read, however long ago that was."""
+        return any(
+            silence.is_active(wall) and self._silences.mutes(silence, alert.labels)
+            for silence in self._silences.silences
+        )
 
     # --- why quiet
 

@@ -7,7 +7,7 @@ ends what it had opened.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -23,6 +23,9 @@ BATCH_ALERTS = 200
 BACKOFF_SECONDS_MAX = 30.0
 RESOLVED_MAX = 5000
 """More alerts that are over and still repeated: the oldest are forgotten, and end by themselves."""
+SKEW_SECONDS = 30.0
+"""So long the end of an alert is repeated at each beat. Where Alertmanager's clock is behind ours, an end lies in its
+future, and it then goes on believing the later end that it was told before."""
 UNTOLD_SECONDS_MAX = 24 * 3600.0
 """A peer that cannot be told for so long that an alert is over has lost it anyway."""
 
@@ -55,15 +58,25 @@ class PeerFacts:
     version: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """What a peer was told of an alert the last time."""
+
+    alert: PushedAlert
+    at_seconds: float
+    was_muted: bool
+    """Over, and under a silence: Alertmanager tells nobody, then or later, unless it hears of it again."""
+
+
 @dataclass(slots=True)
 class _Line:
     """What a peer was told, and when it may be told again."""
 
     peer: Peer
     facts: PeerFacts
-    told: dict[Key, tuple[PushedAlert, float]] = field(default_factory=dict)
-    first_told: dict[Key, float] = field(default_factory=dict)
-    """Since when it knows that an alert is over."""
+    told: dict[Key, _Told] = field(default_factory=dict)
+    end_told: dict[Key, float] = field(default_factory=dict)
+    """Since when it knows that an alert is over, and could tell of it: an end under a silence is told to nobody."""
     failures: int = 0
     due_at_seconds: float = 0.0
     up_since: datetime | None = None
@@ -72,11 +85,21 @@ class _Line:
 class Pusher:
     """Owns the pushed alerts. One thread calls it."""
 
-    def __init__(self, peers: Sequence[Peer], *, frame: Frame, memory: Pushes, clock: Clock) -> None:
+    def __init__(
+        self,
+        peers: Sequence[Peer],
+        *,
+        frame: Frame,
+        memory: Pushes,
+        clock: Clock,
+        is_muted: Callable[[PushedAlert, datetime], bool] | None = None,
+    ) -> None:
         """Take up what an earlier daemon had pushed: all of it is posted again, to every peer.
 
-        `clock` must be a real one: Alertmanager compares what we send with its own.
+        `clock` must be a real one: Alertmanager compares what we send with its own. `is_muted`: whether a
+        silence lies over an alert, as far as is known.
         """
+        self._is_muted = is_muted or (lambda _alert, _now: False)
         self._frame = frame
         self._memory = memory
         self._clock = clock
@@ -120,7 +143,7 @@ class Pusher:
             if line.facts.name == name:
                 if line.up_since is not None and line.up_since != up_since:
                     line.told.clear()
-                    line.first_told.clear()
+                    line.end_told.clear()
                     line.due_at_seconds = 0.0
                 line.up_since, line.facts.version = up_since, version
 
@@ -172,7 +195,7 @@ class Pusher:
     def _tell(self, line: _Line, now: datetime) -> int:
         if self._clock.monotonic_seconds() < line.due_at_seconds:
             return 0
-        due = [alert for alert in self._alerts.values() if self._is_due(line, alert)]
+        due = [alert for alert in self._alerts.values() if self._is_due(line, alert, now)]
         # The end of an alert and the begin of the one in its place go in one post: they are of one finding.
         due.sort(key=lambda alert: (alert.incident, alert.resolved_at is None))
         told = 0
@@ -182,12 +205,16 @@ class Pusher:
             told += len(batch)
         return told
 
-    def _is_due(self, line: _Line, alert: PushedAlert) -> bool:
+    def _is_due(self, line: _Line, alert: PushedAlert, now: datetime) -> bool:
         told = line.told.get(alert.key)
-        if told is None or told[0] != alert:
+        if told is None or told.alert != alert:
             return True
-        age_seconds = self._clock.monotonic_seconds() - told[1]
-        return age_seconds >= self._frame.settings.renew_seconds
+        if told.was_muted and not self._is_muted(alert, now):
+            return True
+        at_seconds = self._clock.monotonic_seconds()
+        if at_seconds - line.end_told.get(alert.key, at_seconds - SKEW_SECONDS) < SKEW_SECONDS:
+            return True
+        return at_seconds - told.at_seconds >= self._frame.settings.renew_seconds
 
     def _post(self, line: _Line, batch: Sequence[PushedAlert], now: datetime) -> bool:
         bodies = [body_of(alert, now=now, hold_seconds=self._frame.settings.hold_seconds) for alert in batch]
@@ -198,6 +225,8 @@ class Pusher:
         try:
             line.peer.post_alerts(bodies)
         except PeerDown as error:
+            # It may have started anew, and then knows nothing: when it answers again it is told everything.
+            line.told.clear()
             self._note_failure(line, str(error), "failed", now)
             return False
         except PeerRefused as error:
@@ -209,11 +238,12 @@ class Pusher:
             line.failures = 0
         at_seconds = self._clock.monotonic_seconds()
         for alert in batch:
-            line.told[alert.key] = (alert, at_seconds)
-            if alert.resolved_at is None:
-                line.first_told.pop(alert.key, None)
+            was_muted = alert.resolved_at is not None and self._is_muted(alert, now)
+            line.told[alert.key] = _Told(alert=alert, at_seconds=at_seconds, was_muted=was_muted)
+            if alert.resolved_at is None or was_muted:
+                line.end_told.pop(alert.key, None)
             else:
-                line.first_told.setdefault(alert.key, at_seconds)
+                line.end_told.setdefault(alert.key, at_seconds)
         return True
 
     def _note_failure(self, line: _Line, sentence: str, result: str, now: datetime) -> None:
@@ -233,7 +263,9 @@ class Pusher:
             key=lambda alert: alert.resolved_at or now,
         )
         gone = [alert for alert in over if self._is_told_enough(alert, now)]
-        gone += [alert for alert in over if alert not in gone][: max(0, len(over) - len(gone) - RESOLVED_MAX)]
+        going = {alert.key for alert in gone}
+        rest = [alert for alert in over if alert.key not in going]
+        gone += rest[: max(0, len(rest) - RESOLVED_MAX)]
         if not gone:
             return
         self._memory.keep_pushed((), gone)
@@ -241,14 +273,18 @@ class Pusher:
             del self._alerts[alert.key]
             for line in self._lines:
                 line.told.pop(alert.key, None)
-                line.first_told.pop(alert.key, None)
+                line.end_told.pop(alert.key, None)
 
     def _is_told_enough(self, alert: PushedAlert, now: datetime) -> bool:
-        if alert.resolved_at is not None and now - alert.resolved_at > timedelta(seconds=UNTOLD_SECONDS_MAX):
-            return True
+        if self._is_muted(alert, now):
+            return False
         at_seconds, enough = self._clock.monotonic_seconds(), self._frame.settings.resolved_seconds
-        since = [line.first_told.get(alert.key) for line in self._lines]
-        return all(one is not None and at_seconds - one >= enough for one in since)
+        untold = [line for line in self._lines if at_seconds - line.end_told.get(alert.key, at_seconds) < enough]
+        return all(_is_lost(line.facts, now) for line in untold)
+
+
+def _is_lost(peer: PeerFacts, now: datetime) -> bool:
+    return peer.failing_since is not None and now - peer.failing_since > timedelta(seconds=UNTOLD_SECONDS_MAX)
 
 
 def _batches(alerts: Sequence[PushedAlert]) -> Iterable[list[PushedAlert]]:

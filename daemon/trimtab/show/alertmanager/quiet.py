@@ -34,6 +34,13 @@ class Silences:
     silenced_by: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Incident label -> ids of silences, as Alertmanager itself says: asked where we cannot tell."""
 
+    def mutes(self, silence: Silence, labels: Mapping[str, str]) -> bool:
+        """Whether one of them surely mutes what bears these labels."""
+        told = matches(silence, labels)
+        if told is None:
+            return silence.id in self.silenced_by.get(labels.get("incident", ""), frozenset())
+        return told
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hush:
@@ -51,7 +58,7 @@ class Hush:
         if window is not None:
             return of_window(window)
         for silence in self._heard(wall):
-            if self._mutes(silence, about):
+            if self.silences.mutes(silence, about.labels):
                 return of_silence(silence)
         return None
 
@@ -79,12 +86,6 @@ class Hush:
         if window.scope is MaintenanceScope.NODE:
             return all(node == window.name for node in about.nodes)
         return all(node in window.nodes or self.racks.get(node) == window.name for node in about.nodes)
-
-    def _mutes(self, silence: Silence, about: About) -> bool:
-        told = matches(silence, about.labels)
-        if told is None:
-            return silence.id in self.silences.silenced_by.get(about.labels.get("incident", ""), frozenset())
-        return told
 
 
 def sentence_of(quiet: Quiet) -> str:
