@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import sys
@@ -16,14 +17,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from board import AT, a_cluster
 from tests.browser import Page, browsing
 from tests.fakes.clock import FakeClock
 from tests.fakes.people import FakeMemory, listening
 
 import trimtab.show
+from board import AT, a_cluster
 from trimtab.clock import SystemClock
 from trimtab.issue.verdicts import Verdicts
 from trimtab.model.board import Board, CellState, NodeRow
@@ -57,7 +58,8 @@ MEASURE = """
   const found = { hover: [], zoom: [], pan: [] };
   for (let i = 0; i < TIMES; i += 1) found.hover.push(await act('pointermove', ...at(i)));
   for (let i = 0; i < TIMES; i += 1) {
-    found.zoom.push(await act('wheel', box.width / 2, box.height / 2, { ctrlKey: true, deltaY: i % 10 < 6 ? -300 : 300 }));
+    const deltaY = i % 10 < 6 ? -300 : 300;
+    found.zoom.push(await act('wheel', box.width / 2, box.height / 2, { ctrlKey: true, deltaY }));
     found.hover.push(await act('pointermove', ...at(i)));
   }
   const id = { pointerId: 1, button: 0 };
@@ -169,6 +171,7 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="where to put a picture of the page at the end")
     given = parser.parse_args()
     board = a_beat_later(a_board(given.nodes), 1)
+    print(f"load of this machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs")
     print(f"{given.nodes} nodes, {board.strip.gpus_total} GPUs, {len(board.jobs)} jobs")
     wire(board, a_beat_later(board, 2))
     settings = DaemonSettings(cluster="bench", issue=IssueSettings(mode=Mode.APPROVE))
@@ -178,7 +181,7 @@ def main() -> None:
     def app(door: Any) -> Any:
         return people_app(
             settings=settings, box=box, decisions=Verdicts(ledger=memory, clock=clock, settings=settings),
-            memory=memory, door=door, clock=clock, checks=lambda: (), exposition=lambda accept: (b"", "text/plain"),
+            memory=memory, door=door, clock=clock, checks=lambda: (), exposition=lambda _: (b"", "text/plain"),
             web_directory=WEB,
         )  # fmt: skip
 

@@ -78,17 +78,20 @@ class _Pages:
         self._document = document
         self._files = files
         self._deltas = Deltas(people.box)
+        self._edition, self._index = _edition(files)
 
     async def page(self, request: Request) -> Response:
-        if "index.html" not in self._files:
+        if self._index is None:
             return PlainTextResponse("The page's files are missing from this installation.", status_code=404)
-        return _serve(self._files["index.html"], request)
+        return _serve(self._index, request)
 
     async def static(self, request: Request) -> Response:
-        found = self._files.get(request.path_params["path"])
+        path = request.path_params["path"]
+        own = path.removeprefix(f"{self._edition}/")
+        found = self._files.get(own)
         if found is None:
             raise HTTPException(404)
-        return _serve(found, request)
+        return _serve(found, request, is_for_ever=own != path)
 
     async def openapi(self, _: Request) -> Response:
         return Response(self._document, media_type="application/json")
@@ -119,15 +122,32 @@ def _files(web: Path) -> Mapping[str, _File]:
             continue
         body = path.read_bytes()
         name = path.relative_to(web).as_posix().removeprefix("static/")
-        found[name] = _File(
-            body, f'"{hashlib.sha256(body).hexdigest()[:20]}"', media_type, gzip.compress(body, mtime=0)
-        )
+        found[name] = _file(body, media_type)
     return found
 
 
-def _serve(file: _File, request: Request) -> Response:
-    """The file, or 304: the browser asks each time and is answered at once, so a new version is seen at once."""
-    headers = {"ETag": file.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+def _file(body: bytes, media_type: str) -> _File:
+    return _File(body, f'"{hashlib.sha256(body).hexdigest()[:20]}"', media_type, gzip.compress(body, mtime=0))
+
+
+def _edition(files: Mapping[str, _File]) -> tuple[str, _File | None]:
+    """A name for these very files, and the page with its addresses under that name: the browser may keep them all."""
+    index = files.get("index.html")
+    if index is None:
+        return "", None
+    digest = hashlib.sha256("".join(files[name].etag for name in sorted(files)).encode()).hexdigest()
+    edition = f"e-{digest[:12]}"
+    body = index.body.replace(b'"/static/', f'"/static/{edition}/'.encode())
+    return edition, _file(body, index.media_type)
+
+
+def _serve(file: _File, request: Request, *, is_for_ever: bool = False) -> Response:
+    """The file, or 304: the browser asks each time and is answered at once, so a new version is seen at once.
+
+    `is_for_ever`: its address names this very version, so the browser need not ask again.
+    """
+    caching = "private, max-age=31536000, immutable" if is_for_ever else "no-cache"
+    headers = {"ETag": file.etag, "Cache-Control": caching, "Vary": "Accept-Encoding"}
     known = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
     if file.etag in known:
         return Response(status_code=304, headers=headers)

@@ -25,7 +25,7 @@ export let locale = chosen();
 
 async function load(name) {
   if (bundles.has(name)) return;
-  const response = await fetch(`/static/words/${name}.ftl`);
+  const response = await fetch(new URL(`words/${name}.ftl`, import.meta.url));
   const bundle = new FluentBundle(name, { useIsolating: false });
   bundle.addResource(new FluentResource(await response.text()));
   bundles.set(name, bundle);
