@@ -13,7 +13,7 @@ help: ## This list
 demo: $(VENV)/.demo ## A simulated cluster, its agents, the daemon and the page; ARGS="--for 60 --auto-approve"
 	@$(BIN)/trimtab demo $(ARGS)
 
-test: $(VENV)/.test lint cluster ## Lint, types, import contracts, and all tests; ARGS="-k spool" for some
+test: $(VENV)/.test $(VENV)/.grafana lint cluster ## Lint, types, import contracts, and all tests; ARGS="-k spool" for some
 	@echo "== tests (servers that are found are started; what is skipped is named at the end)"
 	@$(BIN)/python -m tests.in_two $(ARGS)
 
@@ -46,6 +46,10 @@ score: $(VENV)/.test ## Field cases read rightly, by folder and verdict
 docs: $(VENV)/.test ## Rewrite the generated reference pages
 	@$(BIN)/python -m tests.generate_docs
 
+dashboards: $(VENV)/.test ## Build the dashboards' JSON anew, and the pictures of their data (needs prometheus, postgresql)
+	@$(BIN)/python -m dashboards.build
+	@$(BIN)/python -m tests.dashboards.pictures
+
 screenshots: $(VENV)/.test ## The page in headless Chromium, into docs/pictures
 	@$(BIN)/python -m tests.screenshots
 
@@ -65,6 +69,14 @@ $(VENV)/.test: pyproject.toml | $(BIN)/python
 	@echo "== installing trimtab with what its tests need (about 40 s)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@ $(VENV)/.demo
+
+# grafana-client replaces urllib3 under requests wherever it is: it never comes into the daemon's environment.
+$(VENV)/.grafana: pyproject.toml | $(BIN)/python
+	@echo "== an environment of its own for trimtab[grafana]"
+	@$(PYTHON) -m venv $(VENV)/grafana
+	@URLLIB3_NO_OVERRIDE=1 $(VENV)/grafana/bin/pip install --quiet --disable-pip-version-check \
+	  --no-binary urllib3-future 'grafana-client>=5.1,<6' urllib3
+	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
 	@$(BIN)/pip install --quiet --disable-pip-version-check -e '.[bench]'

@@ -6,6 +6,7 @@ grafana-client brings a library that replaces urllib3 in the whole interpreter: 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from trimtab.setup.shipped import Shipped
 SECONDS_MAX = 120.0
 NO_CLIENT = 3
 """Exit code of the process where grafana-client is not installed."""
+_HANDED_ON = ("PATH", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+"""Of our environment, what the other process needs to reach Grafana as this site wants it."""
 HOW_TO_INSTALL = (
     "python3 -m venv /opt/trimtab-grafana && URLLIB3_NO_OVERRIDE=1 /opt/trimtab-grafana/bin/pip install "
     "--no-binary urllib3-future 'trimtab[grafana]'"
@@ -82,8 +85,8 @@ def _source(source: grafana.DataSource) -> dict[str, object]:
 def _ask(api: ApiWishes, order: dict[str, object]) -> list[_Told]:
     command = [api.python or sys.executable, "-m", "trimtab.setup.push"]
     # The other interpreter may have no trimtab of its own: this one's is enough for it, which imports nothing else.
-    environment = {"PYTHONPATH": str(Path(trimtab.__file__).parent.parent), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8",
-                   "URLLIB3_NO_OVERRIDE": "1"}  # fmt: skip
+    environment = {"PYTHONPATH": str(Path(trimtab.__file__).parent.parent), "URLLIB3_NO_OVERRIDE": "1"}
+    environment |= {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
     try:
         ran = subprocess.run(
             command, input=json.dumps(order), capture_output=True, text=True, timeout=SECONDS_MAX, env=environment,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
@@ -32,8 +33,8 @@ def include_folders(config: str, key: str) -> tuple[str, ...]:
     for pattern in _listed(config, key):
         path = PurePosixPath(pattern)
         folder = path.parent if path.is_absolute() else PurePosixPath("/etc/prometheus") / path.parent
-        is_whole = path.match("trimtab-daemon.rules.yml") if key == "rule_files" else path.match(SCRAPE_FILE)
-        if is_whole and "*" in path.name and not re.search(r"[*?\[]", str(folder)):
+        ours = "trimtab-daemon.rules.yml" if key == "rule_files" else SCRAPE_FILE
+        if fnmatch(ours, path.name) and "*" in path.name and not re.search(r"[*?\[]", str(folder)):
             found.append(str(folder).lstrip("/"))
     return tuple(found)
 
@@ -52,23 +53,38 @@ def _listed(config: str, key: str) -> Iterator[str]:
 
 
 def scrape_jobs(scraped: Scraped) -> list[dict[str, object]]:
-    """The daemon by its address, and the agents as the daemon's own list says."""
+    """The daemon by its address; the agents, and the exporters that it reads in their place, as its own list says."""
     parts = urlsplit(scraped.daemon_url)
     secret = {"authorization": {"credentials_file": scraped.token_file}} if scraped.token_file else {}
+    listed = [{"url": f"{scraped.daemon_url}/sd", "refresh_interval": "30s", **secret}]
+    daemon: dict[str, object] = {"job_name": "trimtab-daemon", "scheme": parts.scheme, **secret, "honor_labels": True}
+    daemon["static_configs"] = [{"targets": [parts.netloc]}]
     return [
-        {
-            "job_name": "trimtab-daemon",
-            "scrape_interval": SCRAPE_INTERVAL,
-            "scheme": parts.scheme,
-            **secret,
-            "static_configs": [{"targets": [parts.netloc]}],
-        },
+        {**daemon, "scrape_interval": SCRAPE_INTERVAL},
         {
             "job_name": "trimtab-agents",
+            "honor_labels": True,
             "scrape_interval": SCRAPE_INTERVAL,
-            "http_sd_configs": [{"url": f"{scraped.daemon_url}/sd", "refresh_interval": "60s", **secret}],
+            "http_sd_configs": listed,
+            "relabel_configs": [*_named("agent"), _label("rack", regex="(.+)")],
+        },
+        {
+            "job_name": "gpu-exporters",
+            "scrape_interval": SCRAPE_INTERVAL,
+            "http_sd_configs": listed,
+            "relabel_configs": _named("exporter"),
         },
     ]
+
+
+def _named(kind: str) -> list[dict[str, object]]:
+    """Only targets of one kind, with the cluster and node that `up` is to name."""
+    keep: dict[str, object] = {"source_labels": ["__meta_trimtab_kind"], "regex": kind, "action": "keep"}
+    return [keep, _label("cluster"), _label("node")]
+
+
+def _label(name: str, **more: str) -> dict[str, object]:
+    return {"source_labels": [f"__meta_trimtab_{name}"], **more, "target_label": name}
 
 
 def files(config: str, *, rules: Mapping[str, str], scraped: Scraped) -> tuple[Mapping[str, str], tuple[str, ...]]:

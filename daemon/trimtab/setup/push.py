@@ -27,8 +27,11 @@ def main() -> int:
     try:
         from grafana_client import GrafanaApi, TokenAuth  # noqa: PLC0415 - its absence has an exit code
         from grafana_client.client import GrafanaException  # noqa: PLC0415
-    except ImportError:
-        return NO_CLIENT
+    except ImportError as error:
+        if error.name == "grafana_client":
+            return NO_CLIENT
+        print(f"grafana-client cannot be loaded: {error}", file=sys.stderr)  # noqa: T201 - the parent reads it
+        return 1
     order = json.load(sys.stdin)
     token = Path(order["token_file"]).read_text(encoding="ascii").strip()
     api = GrafanaApi.from_url(order["url"], credential=TokenAuth(token), timeout=15)

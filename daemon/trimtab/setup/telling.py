@@ -23,7 +23,8 @@ def to_lines(done: Done, *, is_dry: bool, is_removal: bool) -> Iterator[str]:
         yield _line(change)
     kept = len(done.changes) - len(news)
     if kept:
-        yield f"{kept} files are as they should be." if news else f"Nothing to do: {kept} files are as they should be."
+        what = "things" if any(" " in change.path for change in done.changes) else "files"
+        yield f"{'' if news else 'Nothing to do: '}{kept} {what} are as they should be."
     if done.to_do:
         yield ""
         yield from done.to_do

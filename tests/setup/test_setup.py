@@ -1,0 +1,324 @@
+"""`trimtab setup` by files: for what is installed, twice without a change, and never over what is not ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.setup.conftest import ROOT, WITH_FOLDERS, Host
+from tests.setup.provisioned import data_sources, providers
+
+from trimtab.errors import SettingsError
+from trimtab.setup.files import MANIFEST, Act, Ground
+from trimtab.setup.history import postgres_of
+from trimtab.setup.prometheus import Scraped, include_folders, scrape_jobs
+from trimtab.setup.shipped import shipped
+
+SOURCES = "etc/grafana/provisioning/datasources/trimtab.yaml"
+PROVIDER = "etc/grafana/provisioning/dashboards/trimtab.yaml"
+FLEET = "etc/grafana/provisioning/dashboards/trimtab/trimtab-fleet.json"
+HISTORY = '[store]\nurl = "postgresql://trimtab@db.example:5433/trim$tab"\n'
+
+
+def test_a_host_with_nothing_is_told_so_and_left_alone(host: Host) -> None:
+    assert host.setup() == "Nothing to set up here: neither Grafana nor Prometheus nor Alertmanager is installed.\n"
+    assert host.files() == {}
+
+
+def test_grafana_gets_sources_folder_and_dashboards(host: Host) -> None:
+    host.with_grafana().setup()
+    (source,) = data_sources(host.text(SOURCES))
+    assert (source.uid, source.type, source.url) == ("trimtab-prometheus", "prometheus", "http://127.0.0.1:9090")
+    assert not source.is_default  # one default an organisation: not ours to be
+    (provider,) = providers(host.text(PROVIDER))
+    assert (provider.folder, provider.folder_uid, provider.allow_ui_updates) == ("trimtab", "trimtab", False)
+    found = sorted((host.root / provider.options.path.lstrip("/")).glob("*.json"))
+    sheets = [json.loads(path.read_text()) for path in found]
+    assert len(sheets) == 9
+    for sheet in sheets:
+        chosen = sheet["templating"]["list"][0]
+        assert (chosen["type"], chosen["current"]["value"]) == ("datasource", source.uid)
+
+
+def test_where_the_history_is_in_postgresql_grafana_reads_it_with_a_password_from_a_file(host: Host) -> None:
+    settings = host.write("daemon.toml", HISTORY)
+    said = host.with_grafana().setup("--settings", str(settings))
+    _, source = data_sources(host.text(SOURCES))
+    assert (source.uid, source.type, source.user) == (
+        "trimtab-postgresql",
+        "grafana-postgresql-datasource",
+        "trimtab_reader",
+    )
+    assert source.url == "db.example:5433"
+    # Grafana expands $ in these files: doubled, it is one.
+    assert source.json_data["database"] == "trim$$tab"
+    assert source.json_data["sslmode"] == "require"
+    assert source.secure_json_data == {"password": "$__file{/etc/trimtab/grafana-postgresql.password}"}
+    assert len(list((host.root / FLEET).parent.glob("*-history*.json"))) == 3
+    assert "CREATE ROLE trimtab_reader" in said
+    assert "GRANT SELECT ON ALL TABLES" in said
+
+
+def test_twice_changes_nothing(host: Host) -> None:
+    host.with_grafana().with_prometheus().with_alertmanager()
+    host.setup()
+    before = {path: (text, (host.root / path).stat().st_mtime_ns) for path, text in host.files().items()}
+    said = host.setup()
+    after = {path: (text, (host.root / path).stat().st_mtime_ns) for path, text in host.files().items()}
+    assert {path: one for path, one in after.items() if path != MANIFEST} == {
+        path: one for path, one in before.items() if path != MANIFEST
+    }
+    assert said.startswith("Nothing to do: ")
+    assert "systemctl" not in said
+
+
+def test_a_dry_run_says_the_same_and_writes_nothing(host: Host) -> None:
+    host.with_grafana().with_prometheus()
+    before = host.files()
+    said = host.setup("--dry-run")
+    assert host.files() == before
+    assert said.splitlines()[1:] == host.setup().splitlines()
+
+
+def test_what_a_person_edited_is_left_and_said(host: Host) -> None:
+    host.with_grafana().setup()
+    host.write(FLEET, "{}")
+    said = host.setup()
+    assert f"left     /{FLEET}   (edited since; move it away to get ours)" in said
+    assert host.text(FLEET) == "{}"
+    (host.root / FLEET).unlink()
+    assert f"made     /{FLEET}" in host.setup()
+
+
+def test_what_somebody_else_made_is_left_and_said(host: Host) -> None:
+    host.with_grafana().write(SOURCES, "apiVersion: 1\n")
+    assert f"left     /{SOURCES}   (not made by trimtab; move it away to get ours)" in host.setup()
+    assert host.text(SOURCES) == "apiVersion: 1\n"
+    host.setup("--remove")
+    assert host.files() == {SOURCES: "apiVersion: 1\n"}
+
+
+def test_remove_takes_away_what_is_ours_and_nothing_else(host: Host) -> None:
+    host.with_grafana().with_prometheus().with_alertmanager()
+    before, folders = host.files(), {path for path in host.root.rglob("*") if path.is_dir()}
+    host.setup()
+    host.write("etc/trimtab/prometheus/site.rules.yml", "groups: []\n")
+    edited = host.write(FLEET, "{}")
+    said = host.setup("--remove")
+    assert f"left     /{FLEET}   (edited since; it is yours now)" in said
+    assert host.files() == {**before, FLEET: "{}", "etc/trimtab/prometheus/site.rules.yml": "groups: []\n"}
+    assert edited.exists()
+    edited.unlink()
+    edited.parent.rmdir()
+    host.root.joinpath("etc/trimtab/prometheus/site.rules.yml").unlink()
+    host.root.joinpath("etc/trimtab/prometheus").rmdir()
+    host.root.joinpath("etc/trimtab").rmdir()
+    assert {path for path in host.root.rglob("*") if path.is_dir()} == folders
+    assert host.setup("--remove") == "Nothing here was made by trimtab.\n"
+
+
+def test_what_is_no_longer_needed_goes_with_the_next_run(host: Host) -> None:
+    settings = host.write("daemon.toml", HISTORY)
+    host.with_grafana().setup("--settings", str(settings))
+    said = host.setup()
+    assert said.count("no longer needed") == 3
+    assert list((host.root / FLEET).parent.glob("*-history*.json")) == []
+    assert len(data_sources(host.text(SOURCES))) == 1
+
+
+def test_a_crash_between_a_file_and_the_manifest_is_mended(host: Host) -> None:
+    host.with_grafana().setup()
+    manifest = json.loads(host.text(MANIFEST))
+    manifest["files"][FLEET] = "0" * 64  # as after a new version's file and the old version's manifest
+    del manifest["files"][SOURCES]
+    host.write(MANIFEST, json.dumps(manifest))
+    assert host.setup().startswith("Nothing to do: ")
+    assert FLEET in host.setup("--remove")
+    assert not (host.root / SOURCES).exists()
+
+
+def test_a_new_version_changes_its_own_files(host: Host) -> None:
+    ground = Ground(host.root)
+    assert [one.act for one in ground.place({"etc/x": "old"})] == [Act.MADE]
+    assert [one.act for one in Ground(host.root).place({"etc/x": "new"})] == [Act.CHANGED]
+    assert host.text("etc/x") == "new"
+
+
+def test_nothing_is_written_through_a_link_or_out_of_the_root(host: Host, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    target = outside / "victim"
+    target.write_text("mine")
+    (host.root / "linked").symlink_to(outside)
+    (host.root / "file").symlink_to(target)
+    found = Ground(host.root).place({"linked/victim": "x", "linked/new": "x", "file": "x"})
+    assert [one.act for one in found] == [Act.LEFT] * 3
+    assert target.read_text() == "mine"
+    assert sorted(path.name for path in outside.iterdir()) == ["victim"]
+
+
+def test_files_are_readable_by_the_programs_that_they_are_for_and_hold_no_secret(host: Host) -> None:
+    settings = host.write("daemon.toml", HISTORY.replace("trimtab@db", "trimtab:s3cret@db"))
+    before = os.umask(0o077)
+    try:
+        host.with_grafana().with_prometheus().setup("--settings", str(settings))
+    finally:
+        os.umask(before)
+    for path, text in host.files().items():
+        if path != "daemon.toml":
+            assert "s3cret" not in text
+            if path.startswith(("etc/grafana/provisioning/da", "etc/trimtab")):
+                assert (host.root / path).stat().st_mode & 0o044 == 0o044, path
+
+
+def test_a_broken_manifest_is_named_and_nothing_is_done(host: Host) -> None:
+    host.with_grafana().write(MANIFEST, "{")
+    before = host.files()
+    assert "manifest.json" in host.fails()
+    assert host.files() == before
+
+
+# --- Prometheus
+
+
+def test_rules_and_scrapes_go_into_the_folders_that_prometheus_includes(host: Host, promtool: str) -> None:
+    (host.root / "etc/prometheus/rules.d").mkdir(parents=True)
+    said = host.with_prometheus(WITH_FOLDERS).setup()
+    assert "Add to" not in said
+    rules = sorted(path.name for path in (host.root / "etc/prometheus/rules.d").iterdir())
+    assert "trimtab-daemon.rules.yml" in rules
+    assert "trimtab-optional.rules.yml" not in rules
+    assert (host.root / "etc/prometheus/scrape.d/trimtab.scrape.yml").exists()
+    check = [promtool, "check", "rules", *(str(host.root / "etc/prometheus/rules.d" / name) for name in rules)]
+    assert subprocess.run(check, capture_output=True, check=False).returncode == 0
+    assert "trimtab-optional.rules.yml" in host.setup("--with-optional-rules")
+
+
+def test_without_such_folders_the_lines_to_add_are_said_until_they_are_there(host: Host) -> None:
+    said = host.with_prometheus().setup()
+    lines = said.partition("Add to /etc/prometheus/prometheus.yml:\n")[2].splitlines()[:4]
+    added = yaml.safe_load("\n".join(lines))
+    assert added == {
+        "rule_files": ["/etc/trimtab/prometheus/trimtab*.rules.yml"],
+        "scrape_config_files": ["/etc/trimtab/prometheus/trimtab.scrape.yml"],
+    }
+    assert "Add to" in host.setup()  # still not there
+    config = yaml.safe_load(host.text("etc/prometheus/prometheus.yml")) | added
+    host.write("etc/prometheus/prometheus.yml", yaml.safe_dump(config))
+    assert "Add to" not in host.setup()
+
+
+def test_the_lines_added_make_a_good_configuration(host: Host, promtool: str) -> None:
+    host.with_prometheus().setup()
+    jobs = yaml.safe_load(host.text("etc/trimtab/prometheus/trimtab.scrape.yml"))["scrape_configs"]
+    config = {"rule_files": [f"{host.root}/etc/trimtab/prometheus/trimtab*.rules.yml"], "scrape_configs": jobs}
+    path = host.write("whole.yml", yaml.safe_dump(config))
+    check = subprocess.run([promtool, "check", "config", str(path)], capture_output=True, text=True, check=False)
+    assert check.returncode == 0, check.stdout + check.stderr
+
+
+def test_what_is_scraped_is_what_the_sample_says() -> None:
+    sample = yaml.safe_load((ROOT / "alerts" / "prometheus.yml").read_text())["scrape_configs"]
+    ours = scrape_jobs(Scraped(daemon_url="https://trimtab.example:9740", token_file="/x"))
+    for theirs, mine in zip(sample, ours, strict=True):
+        for key in ("job_name", "honor_labels", "relabel_configs"):
+            assert theirs.get(key) == mine.get(key), (theirs["job_name"], key)
+        urls = [[one.get("url") for one in job.get("http_sd_configs", [])] for job in (theirs, mine)]
+        assert urls[0] == urls[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "folders"),
+    [
+        ("rule_files:\n  - /etc/prometheus/rules.d/*.yml\n", ("etc/prometheus/rules.d",)),
+        ("rule_files:\n- 'rules/*.rules.yml'\n- x.yml\n", ("etc/prometheus/rules",)),
+        ('rule_files: ["/a/*.yml", "/b/c.yml"]\n', ("a",)),
+        ("rule_files:\n  # - /etc/prometheus/rules.d/*.yml\nscrape_configs:\n  - /x/*.yml\n", ()),
+        ("rule_files: []\n", ()),
+        ("rule_files:\n  - /a/*.rules\n  - /b/*/x.yml\n  - /c/site-*.yml\n", ()),
+        ("#rule_files:\n#  - /a/*.yml\n", ()),
+        ("global: {}\n", ()),
+        ("", ()),
+    ],
+)
+def test_folders_to_include_are_read_from_its_configuration(config: str, folders: tuple[str, ...]) -> None:
+    assert include_folders(config, "rule_files") == folders
+
+
+def test_alertmanager_gets_a_sample_and_a_sentence(host: Host) -> None:
+    said = host.with_alertmanager().setup()
+    assert "copy the routes and inhibitions of /etc/trimtab/alertmanager.sample.yml" in said
+    assert host.text("etc/prometheus/alertmanager.yml").startswith("route: {receiver: default}")
+    host.with_alertmanager("route: {}\n# trimtab's routes\n")
+    assert "copy the routes" not in host.setup()
+
+
+# --- where the history is
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "ssl_mode"),
+    [
+        ("postgresql://u@/name?host=/var/run/postgresql", "/var/run/postgresql", "disable"),
+        ("postgresql+psycopg://u:p@localhost/name", "localhost:5432", "disable"),
+        ("postgresql://u@[2001:db8::1]:5433/name", "[2001:db8::1]:5433", "require"),
+        ("postgresql://u@db/name?sslmode=verify-full", "db:5432", "verify-full"),
+    ],
+)
+def test_the_address_of_the_history_is_read_from_the_daemons_settings(url: str, address: str, ssl_mode: str) -> None:
+    found = postgres_of(url)
+    assert found is not None
+    assert (found.address, found.database, found.ssl_mode) == (address, "name", ssl_mode)
+
+
+def test_a_history_in_sqlite_is_none_that_grafana_could_read() -> None:
+    assert postgres_of("sqlite:///trimtab.db") is None
+
+
+@pytest.mark.parametrize("url", ["postgresql://u@db", "postgresql://u@db:port/x"])
+def test_an_address_that_is_none_is_refused_with_the_right_form(url: str) -> None:
+    with pytest.raises(SettingsError, match="postgresql://USER@HOST:PORT/NAME"):
+        postgres_of(url)
+
+
+# --- what is shipped
+
+
+def test_the_wheel_brings_every_dashboard_and_rule_and_works_from_there(host: Host, tmp_path: Path) -> None:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "wheel")]
+    made = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert made.returncode == 0, made.stderr
+    (wheel,) = (tmp_path / "wheel").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    files = tmp_path / "installed" / "trimtab" / "setup" / "files"
+    for folder, pattern in (("dashboards", "*.json"), ("alerts", "*.yml")):
+        here = {path.name: path.read_text() for path in (ROOT / folder).glob(pattern)}
+        assert {path.name: path.read_text() for path in (files / folder).iterdir()} == here, folder
+    host.with_grafana().with_prometheus()
+    command = [
+        sys.executable,
+        "-c",
+        "import trimtab.cli as c; print(c.__file__); c.main()",
+        "setup",
+        "--root",
+        str(host.root),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    ran = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(str(tmp_path / "installed"))
+    assert (host.root / FLEET).read_text() == (ROOT / "dashboards" / "trimtab-fleet.json").read_text()
+
+
+def test_an_installation_without_its_files_says_so(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="without its dashboards"):
+        shipped(tmp_path)
