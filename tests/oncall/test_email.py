@@ -212,3 +212,26 @@ def test_a_note_is_no_reply_and_a_warning_is_not_urgent(folder: Path) -> None:
     note, warning = mailbox.mails
     assert note["In-Reply-To"] is None
     assert warning["Importance"] is None
+
+
+@pytest.mark.parametrize(
+    ("to", "owner", "wanted"),
+    [
+        (("{owner}@example.com",), "lin", "lin@example.com"),
+        (("{owner}@example.com", "gpu@example.com"), "lin, wang", "lin@example.com, wang@example.com, gpu@example.com"),
+        (("{owner}",), "lin@other.example", "lin@other.example"),
+        (("{owner}@example.com", "gpu@example.com"), "x@evil.example\nBcc: y, a b", "gpu@example.com"),
+        (("gpu@example.com",), "lin", "gpu@example.com"),
+    ],
+)
+def test_owners_are_written_to_by_name(folder: Path, to: tuple[str, ...], owner: str, wanted: str) -> None:
+    mailbox = Mailbox()
+    with serving_mail(mailbox, folder) as port:
+        a_mail_sender(port, folder, to=to).send(a_message(owner=owner), None)
+    assert mailbox.mails[0]["To"] == wanted
+
+
+@pytest.mark.parametrize("owner", ["", "a b", "<x>", "-x"])
+def test_an_owner_that_nobody_can_write_to_is_said(folder: Path, owner: str) -> None:
+    with serving_mail(Mailbox(), folder) as port, pytest.raises(Dead, match="no name to write to"):
+        a_mail_sender(port, folder, to=("{owner}@example.com",)).send(a_message(owner=owner), None)

@@ -162,8 +162,8 @@ class EmailSettings(TargetSection, frozen=True, kw_only=True, tag="email"):
     """File with the password of `user`."""
     sender: Annotated[str, Meta(pattern=r"^[^@\s<>]+@[^@\s<>]+$")]
     """Address in From, for example trimtab@example.com."""
-    to: Annotated[tuple[Annotated[str, Meta(pattern=r"^[^@\s<>]+@[^@\s<>]+$")], ...], Meta(min_length=1)]
-    """Who gets it."""
+    to: Annotated[tuple[Annotated[str, Meta(pattern=r"^([^@\s<>]+@[^@\s<>]+|\{owner\})$")], ...], Meta(min_length=1)]
+    """Who gets it. `{owner}@example.com`: whoever owns the workload, by the scheduler's name for them."""
 
 
 class WebhookSettings(TargetSection, frozen=True, kw_only=True, tag="webhook"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -21,6 +22,10 @@ from trimtab.show.oncall.text import one_line, plain, title, wants_notice
 from trimtab.smtp import MailLater, MailRefused, MailServer
 
 TEXT_BYTES_MAX = 200_000
+OWNER = "{owner}"
+"""Stands in `to` for whoever owns the workload."""
+_LOCAL_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+_ADDRESS = re.compile(rf"{_LOCAL_PART.pattern}@[A-Za-z0-9][A-Za-z0-9.-]{{0,250}}")
 
 
 class Email(Aimed):
@@ -50,6 +55,8 @@ class Email(Aimed):
 
     def send(self, message: Message, thread: Thread | None) -> Delivered:
         """Hand one mail over."""
+        if not self._recipients(message):
+            raise Dead(f"{message.owner or 'nobody'} owns what this is about, and that is no name to write to: see to")
         mail = self.mail(message)
         try:
             refused = self._server.send(mail, password=self._password.value if self._password else "")
@@ -65,7 +72,7 @@ class Email(Aimed):
         mail = EmailMessage(policy=SMTP)
         user, _, domain = self._settings.sender.partition("@")
         mail["From"] = Address(display_name=f"trimtab {one_line(message.cluster)}", username=user, domain=domain)
-        mail["To"] = ", ".join(self._settings.to)
+        mail["To"] = ", ".join(self._recipients(message))
         mail["Subject"] = title(message)
         mail["Date"] = format_datetime(message.at)
         # The root's id follows from the incident alone: the thread survives whatever we may forget.
@@ -81,6 +88,18 @@ class Email(Aimed):
             mail["Importance"] = "high"
         mail.set_content(f"{plain(message, TEXT_BYTES_MAX)}\n\n-- \n{self._reason(message)}\n")
         return mail
+
+    def _recipients(self, message: Message) -> list[str]:
+        """Who is written to; names of owners come from other people's objects, and only plain ones are taken."""
+        found: dict[str, None] = {}
+        owners = [owner.strip() for owner in message.owner.split(",")]
+        for one in self._settings.to:
+            if OWNER not in one:
+                found[one] = None
+                continue
+            form = _ADDRESS if one == OWNER else _LOCAL_PART
+            found |= dict.fromkeys(one.replace(OWNER, owner) for owner in owners if form.fullmatch(owner))
+        return list(found)
 
     def _reason(self, message: Message) -> str:
         return Catalogue(message.locale).say("oncall-mail-reason", target=self.name, incident=message.key)
