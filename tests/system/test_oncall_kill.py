@@ -11,13 +11,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.builders import a_report, an_xid
 from tests.oncall.server import Receiver, Reply, Request, serving
-from tests.system.processes import CLUSTER, Daemon, eventually
-
-from trimtab.clock import SystemClock
-from trimtab.outbound import session
-from trimtab.ship.wire import MSGPACK, ZSTD, encode_reports
+from tests.system.processes import eventually
+from tests.system.ward import Ward
 
 SETTINGS = """
 [detect]
@@ -62,69 +58,39 @@ class Pager(Receiver):
         return Reply(body={"code": 0, "msg": "success"})
 
 
-class Ward:
-    """A daemon with one pager, and nodes that report one fault each."""
-
-    def __init__(self, home: Path, pager: Pager) -> None:
-        self.pager = pager
-        self.daemon = Daemon(home, settings=SETTINGS.format(url=pager.url))
-        self.daemon.state_directory.mkdir(parents=True)
-        (self.daemon.state_directory / "bot.token").write_text("0123456789abcdef\n")
-        self.faults = 0
-
-    def break_gpus(self, count: int) -> None:
-        """So many nodes report that their GPU fell off the bus."""
-        for _ in range(count):
-            self.faults += 1
-            node, now = f"n{self.faults:04}", SystemClock().now()
-            report = a_report(
-                node,
-                cluster=CLUSTER,
-                spool_id=f"spool-{node}",
-                sampled_at=now,
-                gpus=1,
-                events=(an_xid(79, node=node, index=0, at=now),),
-            )
-            with session(timeout_seconds=20.0, token=self.daemon.token_of(node)) as peer:
-                headers = {"Content-Type": MSGPACK, "Content-Encoding": ZSTD}
-                url = f"{self.daemon.ingest_url}/v1/reports"
-                answer = peer.post(url, data=encode_reports([report]), headers=headers)
-                assert answer.status_code == 200, answer.text
-
-
 @pytest.fixture
-def ward(tmp_path: Path) -> Iterator[Ward]:
+def ward(tmp_path: Path) -> Iterator[tuple[Ward, Pager]]:
     pager = Pager()
     with serving(pager):
-        made = Ward(tmp_path, pager)
-        yield made
+        made = Ward(tmp_path, SETTINGS.format(url=pager.url), {"bot.token": "0123456789abcdef"})
+        yield made, pager
         made.daemon.close()
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(50, marks=pytest.mark.long)])
-def test_no_page_is_lost_and_at_most_one_doubled_a_kill_and_marked(ward: Ward, kills: int) -> None:
-    pager, random = ward.pager, Random(11)
-    ward.daemon.up()
+def test_no_page_is_lost_and_at_most_one_doubled_a_kill_and_marked(ward: tuple[Ward, Pager], kills: int) -> None:
+    (hall, pager), random = ward, Random(11)
+    hall.daemon.up()
     for number in range(kills):
         pager.killer.clear()
         # Taken and not answered, or answered and (perhaps) not noted yet.
         pager.kill_before_answer = number % 2 == 0
         pager.until_kill = random.randint(1, FAULTS_PER_ROUND - 1)
-        ward.break_gpus(FAULTS_PER_ROUND)
-        assert pager.killer.wait(30.0), ward.daemon.tail()
-        ward.daemon.kill()
-        ward.daemon.up()
+        hall.break_gpus(FAULTS_PER_ROUND)
+        assert pager.killer.wait(30.0), hall.daemon.tail()
+        hall.daemon.kill()
+        hall.daemon.up()
         eventually(
-            lambda: len(pager.seen) == ward.faults,
-            said=lambda: f"{len(pager.seen)} of {ward.faults} pages\n{ward.daemon.tail()}",
+            lambda: len(pager.seen) == hall.faults,
+            said=lambda: f"{len(pager.seen)} of {hall.faults} pages\n{hall.daemon.tail()}",
         )
     # Nothing more is under way.
-    eventually(lambda: not ward.daemon.get("/api/v1/outbox", dict, state="waiting")["letters"], said=ward.daemon.tail)
-    assert len(pager.seen) == ward.faults == kills * FAULTS_PER_ROUND
+    eventually(lambda: not hall.daemon.get("/api/v1/outbox", dict, state="waiting")["letters"], said=hall.daemon.tail)
+    assert len(pager.seen) == hall.faults == kills * FAULTS_PER_ROUND
     doubled = {name: marks for name, marks in pager.seen.items() if len(marks) > 1}
     assert sum(len(marks) - 1 for marks in doubled.values()) <= kills
     for marks in doubled.values():
         assert marks[0] is False
         assert all(marks[1:]), "what arrives twice says so"
-    print(f"{kills} kills, {ward.faults} pages: 0 lost, {len(doubled)} doubled, all of these marked")
-    ward.daemon.assert_had_no_trouble()
+    print(f"{kills} kills, {hall.faults} pages: 0 lost, {len(doubled)} doubled, all of these marked")
+    hall.daemon.assert_had_no_trouble()
