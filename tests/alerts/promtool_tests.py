@@ -81,7 +81,7 @@ def _test(fault: Fault) -> dict[str, Any]:
     return {
         "name": fault.alert,
         "interval": "30s",
-        "input_series": _series(dict(fault.series), before, ill, after, needed=_needed(fault.alert)),
+        "input_series": _series(dict(fault.series), before, ill, after, needed=needed_by(fault.alert)),
         "promql_expr_test": checks,
     }
 
@@ -99,7 +99,7 @@ ALWAYS_THERE = frozenset({"trimtab_board_age_seconds", "trimtab_gpu_up", "trimta
 """Without these something would be absent."""
 
 
-def _needed(alert: str) -> Set[str]:
+def needed_by(alert: str) -> Set[str]:
     """The metrics that the alert asks for, so that each test stays small; the healthy fleet is tested whole."""
     expression = next(rule["expr"] for rule in alert_rules() if rule["alert"] == alert)
     return ALWAYS_THERE | {name for name in (one.partition("{")[0] for one in WELL) if name in expression}
