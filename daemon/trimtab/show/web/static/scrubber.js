@@ -43,10 +43,9 @@ function address(at) {
 }
 
 function go(seconds, afterMs = ASK_AFTER_MS) {
-  const step = SPANS[view.span];
   const at = iso(Math.round(seconds));
   view.seconds = seconds;
-  if (state.live && seconds > nowSeconds() - step / 2) {
+  if (state.live && seconds >= nowSeconds() - 1) {
     leave();
     return;
   }
