@@ -95,6 +95,7 @@ def test_orders_are_what_they_say() -> None:
 def test_jobs_that_findings_hit_come_first_then_those_that_wait_longest() -> None:
     names = [row.name for row in top_jobs(HALL)]
     assert names[:4] == ["llama-70b", "vision-3", "eval-9", "ablate-4"]
+    assert [row.activity_ratio for row in top_jobs(HALL) if row.state == "waiting"] == [None, None]
 
 
 def test_an_empty_cluster_says_so() -> None:

@@ -143,7 +143,8 @@ def top_jobs(board: Board) -> tuple[TopJob, ...]:
     activity: dict[str, list[float]] = {}
     for row in board.nodes:
         for cell in row.cells:
-            if cell.workload is not None and cell.activity_ratio is not None:
+            # A stranded GPU bears the name of the job that waits for it, and does nothing for it.
+            if cell.workload and cell.activity_ratio is not None and cell.state is not CellState.STRANDED:
                 activity.setdefault(cell.workload, []).append(cell.activity_ratio)
     rows = [_job(job, board, hit.get(job.id, []), activity.get(job.id, [])) for job in board.jobs]
     return tuple(sorted(rows, key=lambda row: (-row.badness, row.activity_ratio or 0.0, row.name)))
