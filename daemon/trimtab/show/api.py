@@ -221,6 +221,14 @@ _HEADERS = {
 }
 
 
+_FILE_HEADERS = {name: _HEADERS[name] for name in (b"x-content-type-options", b"cross-origin-resource-policy")}
+"""Of scripts, styles and words: the others speak of documents, and are a fifth of what the page weighs."""
+
+
+def _is_file(path: str) -> bool:
+    return path.startswith("/static/") and not path.endswith((".svg", ".html"))
+
+
 class _SafeHeaders:
     """Adds the security headers to every answer; what has no cache rule of its own is not to be stored."""
 
@@ -231,7 +239,7 @@ class _SafeHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = {name for name, _ in message["headers"]}
-                extra = list(_HEADERS.items())
+                extra = list((_FILE_HEADERS if _is_file(scope["path"]) else _HEADERS).items())
                 if b"cache-control" not in given:
                     extra.append((b"cache-control", b"no-store"))
                 message["headers"] = [*message["headers"], *extra]

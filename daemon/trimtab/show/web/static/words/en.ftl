@@ -406,6 +406,7 @@ chart-of-gpu = { $metric } of { $where }
 chart-of-node = { $metric } of { $where } and its GPUs
 chart-limit = limit { $value }
 chart-peers = the node's other GPUs
+chart-no-library = The chart's library could not be loaded. Load the page again.
 chart-asking = Asking for its history.
 chart-empty = No { $metric } has been reported for it in this time.
 chart-now = { $value } at { $at }

@@ -395,6 +395,7 @@ chart-of-gpu = { $where } 的 { $metric }
 chart-of-node = { $where } 各 GPU 的 { $metric }
 chart-limit = 阈值 { $value }
 chart-peers = 同节点其他 GPU
+chart-no-library = 图表组件加载失败，请刷新页面。
 chart-asking = 正在取历史数据。
 chart-empty = 这段时间没有上报 { $metric }。
 chart-now = { $at }：{ $value }
