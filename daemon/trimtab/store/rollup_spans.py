@@ -104,6 +104,9 @@ class SpanBook:
                 continue
             if was is not None:
                 over.append(_ended(was, ended_ms))
+                if ended_ms < at_ms:  # nobody looked meanwhile
+                    hole = Span(slot, max(ended_ms, was.since_ms), at_ms, self.nobody, int(Standing.UNBOOKED))
+                    began.append(hole)
             began.append(Span(slot, at_ms, None, tenure, int(standing)))
         over += [_ended(span, ended_ms) for slot, span in self._open.items() if slot not in seen]
         return over, began
@@ -134,7 +137,10 @@ class SpanBook:
             self._open.pop(span.slot, None)
             self._ended.append(span)
         for span in began:
-            self._open[span.slot] = span
+            if span.until_ms is None:
+                self._open[span.slot] = span
+            else:
+                self._ended.append(span)
             self._first_ms.setdefault(span.slot, span.since_ms)
 
     def forget(self, before_ms: int) -> None:
@@ -162,7 +168,7 @@ class SpanBook:
         raw[:, 2] = np.minimum(raw[:, 2], end_ms)
         raw = raw[raw[:, 1] < raw[:, 2]]
         raw = raw[np.lexsort((raw[:, 1], raw[:, 0]))]
-        raw = np.concatenate((raw, self._between(raw), self._untold(raw, samples, begin_ms, end_ms)))
+        raw = np.concatenate((raw, self._untold(raw, samples, begin_ms, end_ms)))
         return Pieces(gpu=raw[:, 0], from_ms=raw[:, 1], to_ms=raw[:, 2], tenure=raw[:, 3], standing=raw[:, 4])
 
     def read(self, slots: Iterable[int], *, begin_ms: int, end_ms: int) -> list[Span]:
@@ -178,11 +184,6 @@ class SpanBook:
                     sa.or_(rollup_spans.c.until_ms.is_(None), rollup_spans.c.until_ms > begin_ms),
                 )
             )
-
-    def _between(self, raw: Ints) -> Ints:
-        """Holes between two spans of a GPU (no daemon was there to see): nobody says whose it was."""
-        hole = np.flatnonzero((raw[1:, 0] == raw[:-1, 0]) & (raw[:-1, 2] < raw[1:, 1]))
-        return self._unbooked(raw[hole, 0], raw[hole, 2], raw[hole + 1, 1])
 
     def _untold(self, raw: Ints, samples: Samples, begin_ms: int, end_ms: int) -> Ints:
         """GPUs that were heard before the first span tells of them, or of which none ever did."""
@@ -225,7 +226,7 @@ class SpanBook:
         return {
             "gpu_id": number,
             "since_ms": span.since_ms,
-            "until_ms": None,
+            "until_ms": span.until_ms,
             "tenure_id": span.tenure,
             "standing": span.standing,
             "cluster": self._cluster,
