@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.builders import CLUSTER, gpu_uuid
 from tests.fakes.clock import START
 
-from trimtab.errors import StoreError
 from trimtab.model.advice import Action, Severity, Subject
-from trimtab.model.alerts import ForeignAlert, Maintenance, PushedAlert
-from trimtab.model.command import AuditLine
 from trimtab.model.oncall import Incident, Pager
 from trimtab.settings import AlertmanagerSettings
 from trimtab.show.alertmanager.alerts import Frame
@@ -74,47 +69,3 @@ class MovingClock:
 
 def a_frame(**settings: Any) -> Frame:
     return Frame(settings=AlertmanagerSettings(**settings), page_url=lambda: PAGE)
-
-
-class FakeMemory:
-    """Windows, pushed and other people's alerts, in memory; fails once on demand."""
-
-    ledger = "3fa9c1d2"
-
-    def __init__(self) -> None:
-        self.pushed: dict[Any, PushedAlert] = {}
-        self.windows: dict[int, Maintenance] = {}
-        self.heard: list[ForeignAlert] = []
-        self.lines: list[AuditLine] = []
-        self.next_error: StoreError | None = None
-
-    def _fail_once(self) -> None:
-        if self.next_error is not None:
-            error, self.next_error = self.next_error, None
-            raise error
-
-    def pushed_alerts(self) -> tuple[PushedAlert, ...]:
-        return tuple(self.pushed.values())
-
-    def keep_pushed(self, alerts: Sequence[PushedAlert], forgotten: Sequence[PushedAlert]) -> None:
-        self._fail_once()
-        for alert in forgotten:
-            self.pushed.pop(alert.key, None)
-        self.pushed |= {alert.key: alert for alert in alerts}
-
-    def maintenance_windows(self, since: datetime) -> tuple[Maintenance, ...]:
-        return tuple(one for one in self.windows.values() if one.until >= since or one.silence_id)
-
-    def maintenance_window(self, window_id: int) -> Maintenance | None:
-        return self.windows.get(window_id)
-
-    def add_maintenance(self, window: Maintenance, *, what: str, at: datetime) -> Maintenance:
-        made = replace(window, id=len(self.windows) + 1)
-        self.windows[made.id] = made
-        self.lines.append(AuditLine(at=at, who=window.who, what=f"{made.title} {what}", why=window.why))
-        return made
-
-    def change_maintenance(self, window: Maintenance, *, line: AuditLine | None = None) -> None:
-        self._fail_once()
-        self.windows[window.id] = window
-        self.lines += [line] if line is not None else []

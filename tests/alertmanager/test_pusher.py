@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
-from tests.alertmanager.scenes import FakeMemory, a_frame, an_incident
+from tests.alertmanager.scenes import a_frame, an_incident
+from tests.fakes.alerts import FakeAlertMemory
 from tests.fakes.clock import START, FakeClock
 
 from trimtab.errors import StoreError
@@ -42,7 +43,7 @@ class FakePeer:
 class Scene:
     def __init__(self, *, peers: int = 1, **settings) -> None:
         self.clock = FakeClock()
-        self.memory = FakeMemory()
+        self.memory = FakeAlertMemory()
         self.peers = [FakePeer(f"am-{number}:9093") for number in range(peers)]
         self.frame = a_frame(**settings)
         self.restart()

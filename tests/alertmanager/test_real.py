@@ -8,8 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.alertmanager.scenes import FakeMemory, MovingClock, a_frame, an_incident
+from tests.alertmanager.scenes import MovingClock, a_frame, an_incident
 from tests.alertmanager.server import BINARY, INSTALL, Alertmanager
+from tests.fakes.alerts import FakeAlertMemory
 from tests.system.processes import eventually
 
 from trimtab.model.advice import Severity
@@ -25,7 +26,7 @@ class Scene:
 
     def __init__(self, *servers: Alertmanager, behind_seconds: float = 0.0, memory=None, **settings) -> None:
         self.clock = MovingClock(behind_seconds=behind_seconds)
-        self.memory = memory or FakeMemory()
+        self.memory = memory or FakeAlertMemory()
         urls = tuple(server.url for server in servers)
         self.frame = a_frame(urls=urls, **settings)
         self.desk = Desk(frame=self.frame, memory=self.memory, clock=self.clock, wall=self.clock)

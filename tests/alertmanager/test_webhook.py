@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import msgspec
 import pytest
 from tests.alertmanager.scenes import an_incident
 from tests.builders import CLUSTER
+from tests.fakes.alerts import FakeAlertMemory
 from tests.fakes.clock import START, FakeClock
 from tests.field_cases import case
 
@@ -19,7 +21,7 @@ from trimtab.settings import OthersSettings
 from trimtab.show.alertmanager.alerts import identity_labels
 from trimtab.show.alertmanager.others import REST_SECONDS, NotNow, Others, TooMany
 from trimtab.show.alertmanager.webhook import ALERTS_PER_BODY_MAX, Webhook, place_of, read_webhook
-from trimtab.store.database import Database
+from trimtab.store.database import Database, open_database
 from trimtab.store.history import History
 
 SETTINGS = OthersSettings()
@@ -127,9 +129,18 @@ def test_which_labels_do_so_is_a_setting() -> None:
 # --- kept
 
 
-@pytest.fixture
-def history(database: Database) -> History:
-    return History(database, cluster=CLUSTER)
+@pytest.fixture(params=["fake", "sqlite", "postgresql"])
+def history(request: pytest.FixtureRequest, tmp_path: Path):
+    """A memory; the fake is held to what the real one does on both engines."""
+    if request.param == "fake":
+        yield FakeAlertMemory()
+        return
+    url = f"sqlite:///{tmp_path}/t.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgresql").new_database()
+    opened = open_database(url, state_directory=tmp_path)
+    yield History(opened, cluster=CLUSTER)
+    opened.close()
 
 
 def others(memory, clock: FakeClock, **settings) -> Others:
@@ -201,8 +212,8 @@ def test_more_than_the_limit_are_counted_and_not_kept(history: History) -> None:
     assert ear.hear(decoded(a_body(an_alert(node="n9"))), source="am") == {"opened": 1}
 
 
-def test_it_outlives_a_restart_and_belongs_to_one_cluster(history: History, database: Database) -> None:
-    others(history, FakeClock()).hear(decoded(a_body(an_alert())), source="am")
+def test_it_outlives_a_restart_and_belongs_to_one_cluster(database: Database) -> None:
+    others(History(database, cluster=CLUSTER), FakeClock()).hear(decoded(a_body(an_alert())), source="am")
     assert len(others(History(database, cluster=CLUSTER), FakeClock()).standing()) == 1
     assert others(History(database, cluster="hall-b"), FakeClock()).standing() == ()
 

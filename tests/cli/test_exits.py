@@ -42,6 +42,9 @@ OWN_SAMPLES = {
     "ack": ["F31"],
     "drill": ["xid79", "gpu-01/3"],
     "pager": [],
+    "maintenance add": ["gpu-01", "--until", "2h", "--reason", "new cooler"],
+    "maintenance extend": ["M3", "--until", "1h"],
+    "maintenance end": ["M3"],
     "release": ["--all"],
     "history": [],
 }
@@ -126,7 +129,7 @@ def test_a_wrong_token_is_4(served: Served, words: str) -> None:
 
 VIEWERS_MAY = {
     "status", "findings", "plan", "explain", "history", "link", "top", "whoami", "token sessions",
-    "incidents", "outbox", "pager", "digest",
+    "incidents", "outbox", "pager", "digest", "maintenance list", "quiet", "alerts",
 }  # fmt: skip
 
 

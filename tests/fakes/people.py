@@ -22,8 +22,10 @@ from tests.builders import (
     a_window,
     a_workload,
 )
+from tests.fakes.alerts import an_alerting
 from tests.fakes.clock import START, FakeClock
 from tests.fakes.ledger import FakeLedger
+from tests.fakes.oncall import a_desk
 from tests.fakes.register import FakeRegister
 
 from trimtab.clock import SystemClock
@@ -304,6 +306,7 @@ def serving(
 
     def app(made: Door) -> Starlette:
         return people_app(
+            oncall=desk,
             settings=settings,
             box=box,
             decisions=Verdicts(ledger=memory, clock=clock, settings=settings, pause_reason=pause_reason),
@@ -314,11 +317,15 @@ def serving(
             exposition=lambda accept: (b"trimtab_paused 0\n", "text/plain"),
             web_directory=web_files(web),
             heartbeat_seconds=heartbeat_seconds,
+            alerting=an_alerting(cluster=settings.cluster, box=box, clock=clock),
         )
 
     if board is not None:
         box.publish(board)
-    with listening(app, box=box, clock=clock, wall=wall, memory=memory, **door) as running:
+    with (
+        a_desk(clock) as desk,
+        listening(app, box=box, clock=clock, wall=wall, memory=memory, **door) as running,
+    ):
         yield running
 
 

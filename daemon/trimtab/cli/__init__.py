@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -35,6 +36,9 @@ VERBS: dict[str, tuple[str, str]] = {
     "outbox": ("trimtab.cli.oncall", "outbox"),
     "pager": ("trimtab.cli.oncall", "pager"),
     "drill": ("trimtab.cli.oncall", "drill"),
+    "maintenance": ("trimtab.cli.maintenance", "maintenance"),
+    "quiet": ("trimtab.cli.maintenance", "quiet"),
+    "alerts": ("trimtab.cli.maintenance", "alerts"),
     "doctor": ("trimtab.cli.doctor", "doctor"),
     "db": ("trimtab.cli.db", "db"),
     "setup": ("trimtab.cli.setup", "setup"),
@@ -60,6 +64,13 @@ class _Verbs(click.Group):
         found: click.Command = getattr(importlib.import_module(module), attribute)
         return found
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the verb; click and rich would make exit code 1 of a reader that hangs up."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            sys.exit(_hung_up())
+
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trimtab")
@@ -71,11 +82,35 @@ def _root() -> None:
 
 
 def main() -> None:
-    """Run the verb of sys.argv; an error that trimtab names becomes one line and exit code 2."""
+    """Run the verb of sys.argv and end with its code (trimtab.cli.exits); an error that trimtab names is one line."""
+    sys.exit(_run())
+
+
+CUT_OFF, HUNG_UP = 130, 141
+"""As a shell has it for a program that SIGINT or SIGPIPE ended."""
+
+
+def _run() -> int:
     from trimtab.errors import TrimtabError  # noqa: PLC0415 - kept light for --help
 
     try:
-        _root(prog_name="trimtab")
+        code = _root.main(prog_name="trimtab", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:  # Ctrl-C, or a question that was answered with no
+        click.echo("\nNothing was done.", err=True)
+        return CUT_OFF
+    except BrokenPipeError:
+        return _hung_up()
     except TrimtabError as error:
         click.echo(f"trimtab: {error}", err=True)
-        sys.exit(2)
+        return 2
+    return code if isinstance(code, int) else 0
+
+
+def _hung_up() -> int:
+    """`| head` has read enough: nobody is left to tell, also at the interpreter's own last flush."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return HUNG_UP

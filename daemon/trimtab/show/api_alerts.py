@@ -68,7 +68,7 @@ def add_maintenance(people: People, call: Call) -> Maintenance:
     return _alerting(people).windows.add(
         body.scope,
         body.name,
-        until=body.until,
+        until=_end(body.until, body.lasts_seconds, body.starts_at or call.now),
         why=body.reason,
         who=call.caller.who,
         starts_at=body.starts_at,
@@ -78,14 +78,26 @@ def add_maintenance(people: People, call: Call) -> Maintenance:
 
 def extend_maintenance(people: People, call: Call) -> Maintenance:
     """Another end."""
-    windows = _alerting(people).windows
-    return _known(lambda: windows.extend(_id(call), until=call.body.until, who=call.caller.who))
+    windows, body = _alerting(people).windows, call.body
+    until = _end(body.until, body.lasts_seconds, call.now)
+    return _known(lambda: windows.extend(_id(call), until=until, who=call.caller.who))
 
 
 def end_maintenance(people: People, call: Call) -> Maintenance:
     """Over, now."""
     windows = _alerting(people).windows
     return _known(lambda: windows.end(_id(call), who=call.caller.who))
+
+
+def _end(until: datetime | None, lasts_seconds: float | None, begins: datetime) -> datetime:
+    if (until is None) == (lasts_seconds is None):
+        raise ApiError(422, "Say when it ends: either `until` or `lasts_seconds`.")
+    if until is not None:
+        return until
+    try:
+        return begins + timedelta(seconds=lasts_seconds or 0.0)
+    except OverflowError as error:
+        raise ApiError(422, "There is no such moment: starts_at is too late.") from error
 
 
 def _known(act: Callable[[], Maintenance]) -> Maintenance:

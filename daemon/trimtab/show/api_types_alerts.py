@@ -11,6 +11,7 @@ from trimtab.model.alerts import ForeignAlert, Maintenance, MaintenanceScope, Qu
 from trimtab.show.api_types import Limit, Name, Reason, SinceSeconds
 
 Moment = Annotated[datetime, Meta(tz=True)]
+Lasting = Annotated[float, Meta(gt=0, le=90 * 86400.0)]
 
 
 class AlertsQuery(Struct, frozen=True, kw_only=True):
@@ -48,8 +49,10 @@ class MaintenanceAsked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     scope: MaintenanceScope
     name: Name
-    until: Moment
     reason: Reason
+    until: Moment | None = None
+    lasts_seconds: Lasting | None = None
+    """Instead of `until`: from its start on, by the daemon's clock."""
     starts_at: Moment | None = None
     """Later than now: a window that is planned."""
     silence: bool = False
@@ -57,9 +60,10 @@ class MaintenanceAsked(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class MaintenanceExtended(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Another end."""
+    """Another end: a moment, or so long from now."""
 
-    until: Moment
+    until: Moment | None = None
+    lasts_seconds: Lasting | None = None
 
 
 class MaintenanceWindows(Struct, frozen=True, kw_only=True):

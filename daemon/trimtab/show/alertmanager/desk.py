@@ -14,12 +14,13 @@ from typing import Protocol
 from trimtab.clock import Clock
 from trimtab.errors import SettingsError
 from trimtab.model.alerts import Maintenance, PushedAlert, Quiet, Silence
+from trimtab.model.command import AuditLine
 from trimtab.model.oncall import Incident
 from trimtab.settings.alertmanager import AlertmanagerSettings
 from trimtab.show.alertmanager.alerts import Frame, alert_for
 from trimtab.show.alertmanager.client import Peer, PeerDown, PeerRefused
 from trimtab.show.alertmanager.pusher import PeerFacts, Pusher, Pushes
-from trimtab.show.alertmanager.quiet import About, Hush, Silences, sentence_of, undecided
+from trimtab.show.alertmanager.quiet import About, Hush, Silences, of_window, sentence_of, undecided
 from trimtab.show.alertmanager.silencing import Silencer, WindowMemory
 from trimtab.show.oncall.pager import of_alertmanager
 
@@ -33,6 +34,10 @@ NOT_ASKED_YET = "Alertmanager has not been asked for its silences yet: this daem
 
 class AlertMemory(Pushes, WindowMemory, Protocol):
     """All the memory that the desk needs; the history satisfies it."""
+
+    def audit(self, lines: Sequence[AuditLine]) -> None:
+        """Append audit lines."""
+        ...
 
 
 def _own_node(incident: Incident) -> tuple[str, ...]:
@@ -88,6 +93,7 @@ class Desk:
         self._has_asked = not self._reads_silences
         self._windows: tuple[Maintenance, ...] = memory.maintenance_windows(clock.now() - WINDOWS_KEPT)
         self._silences = Silences()
+        self._kept: frozenset[int] = frozenset()
 
     @property
     def settings(self) -> AlertmanagerSettings:
@@ -133,11 +139,29 @@ class Desk:
     def _to_push(self, standing: Sequence[Incident]) -> list[Incident]:
         """What Alertmanager is to page; not yet what a window of ours keeps quiet, which its silences do not know."""
         hush, now = self.hush, self._clock.now()
-        return [
-            incident
-            for incident in of_alertmanager(standing)
-            if self.pusher.labels_of(incident.number) is not None or hush.window_over(self.about(incident), now) is None
+        wanted: list[Incident] = []
+        kept: dict[int, str] = {}
+        for incident in of_alertmanager(standing):
+            window = None
+            if self.pusher.labels_of(incident.number) is None and not incident.is_drill:
+                window = hush.window_over(self.about(incident), now)
+            if window is None:
+                wanted.append(incident)
+            else:
+                kept[incident.number] = sentence_of(of_window(window))
+        self._note_kept(kept, now)
+        return wanted
+
+    def _note_kept(self, kept: Mapping[int, str], now: datetime) -> None:
+        """What a window keeps from Alertmanager is in the audit, once; the bell notes the rest."""
+        news = [
+            AuditLine(at=now, who="trimtab", what=f"I{number} pages nobody", why=why)
+            for number, why in kept.items()
+            if number not in self._kept
         ]
+        if news:
+            self._memory.audit(news)
+        self._kept = frozenset(kept)
 
     # --- silences
 
