@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,7 +15,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import ROOT, Terminal
 from tests.fakes.hall import a_hall, a_hall_served
 from tests.fakes.people import TOKEN, Served, a_board
 
@@ -276,6 +278,43 @@ def test_watch_waits_for_a_daemon_that_goes_away(served: Served) -> None:
         assert "F31" in terminal.shows("No word from the daemon")
         terminal.press("\x03")
         assert terminal.ends() == 0
+
+
+# --- questions, and whoever hangs up
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\x03"])
+def test_a_question_answered_with_no_or_ctrl_c_does_nothing_and_is_130(served: Served, answer: str) -> None:
+    with a_terminal(served, "approve", "R11") as terminal:
+        terminal.shows("Approve these writes?")
+        terminal.press(answer)
+        assert terminal.ends() == 130
+        assert "Nothing was done." in terminal.text()
+    assert served.memory.stored[11].state.value == "proposed"
+
+
+def test_a_question_answered_with_yes_approves(served: Served) -> None:
+    with a_terminal(served, "approve", "R11") as terminal:
+        terminal.shows("Approve these writes?")
+        terminal.press("y\n")
+        assert terminal.ends() == 0
+    assert served.memory.stored[11].state.value == "approved"
+
+
+def test_a_reader_that_hangs_up_early_gets_no_traceback(served: Served) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-c", "from trimtab.cli import main; main()", "top"],
+        stdout=write_end,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": "daemon", "TRIMTAB_URL": served.url, "TRIMTAB_TOKEN": TOKEN},
+        cwd=ROOT,
+        timeout=60,
+        check=False,
+    )
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 # --- in a pipe

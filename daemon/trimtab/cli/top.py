@@ -79,9 +79,17 @@ def _once(client: Client, sort: str, *, is_json: bool) -> None:
         say_json(msgspec.json.encode(ranked))
         return
     age_seconds = client.get("/healthz", Health).board_age_seconds or 0.0
-    console = Console(width=width(), highlight=False)
+    console = _Console(width=width(), highlight=False)
     for line in frame(board, View(sort=sort), columns=width(), rows=None, age_seconds=age_seconds):
         console.print(line, soft_wrap=True)
+
+
+class _Console(Console):
+    """rich's, which leaves it to the verb's caller what a reader that hangs up means."""
+
+    def on_broken_pipe(self) -> None:
+        """Raise what happened."""
+        raise BrokenPipeError
 
 
 def _live(client: Client, view: View) -> None:
