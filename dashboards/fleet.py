@@ -102,8 +102,8 @@ OVER_TIME = Row(
         ),
         Panel(
             kind="timeseries",
-            title="Goodput, and what findings cost",
-            text="The share of held GPUs that does useful work, beside the GPUs' worth of work that findings cost now.",
+            title="Goodput over time",
+            text="Working GPUs less what open findings say is lost, as a share of all GPUs that are held.",
             unit="percentunit",
             asks=(Ask(cluster("cluster_goodput_ratio"), "{{cluster}}"),),
             minimum=0.0,

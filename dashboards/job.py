@@ -72,6 +72,7 @@ RANKS = Row(
             "A rank whose clock is lower than its peers' is held down by heat, power or the driver.",
             "hertz",
             _rank("sm_clock_hertz"),
+            minimum=0.0,
             links=TO_GPU,
         ),
         ranks(
@@ -79,6 +80,8 @@ RANKS = Row(
             "A rank that is hotter than its peers at the same work has a cooling problem.",
             "celsius",
             _rank("temperature_celsius"),
+            minimum=20.0,
+            maximum=95.0,
             links=TO_GPU,
         ),
         ranks(
@@ -86,6 +89,7 @@ RANKS = Row(
             "Ranks that do the same work draw the same; one that draws less waits, or is held down.",
             "watt",
             _rank("power_watts"),
+            minimum=0.0,
             links=TO_GPU,
         ),
     ),

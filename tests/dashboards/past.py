@@ -1,11 +1,11 @@
-"""Two and a half hours of a small hall, written by the real store: reports, roll-ups, findings, commands, outcomes."""
+"""Three and a half hours of a small hall, by the real store: reports, roll-ups, findings, commands, outcomes."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from tests.builders import CLUSTER, a_delivery, a_reading, a_report, an_xid, gpu_uuid
+from tests.builders import BUSY, CLUSTER, a_delivery, a_reading, a_report, an_xid, gpu_uuid
 from tests.fakes.clock import START, FakeClock
 from tests.store.rolled import a_cell_board
 from tests.store.values import Judged, a_finding, a_recommendation, closed
@@ -20,9 +20,11 @@ from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.rollup import Rollup
 
-MINUTES = 150
+MINUTES = 210
 NODES = ("gpu-00", "gpu-01")
 JOB = JobRow(id="research/llama-70b", name="llama-70b", state="running", pods=2, gpus_per_pod=1, queue="research")
+LAZY = JobRow(id="eval/notebook", name="notebook", state="running", pods=1, gpus_per_pod=1, queue="eval")
+"""Comes after the first hour, holds one GPU, and uses it for ten minutes in thirty."""
 
 
 def write_past(database: Database) -> tuple[datetime, datetime]:
@@ -54,24 +56,26 @@ def _fault() -> OpenFinding:
 
 def _report(node: str, minute: int) -> Delivery:
     at = START + timedelta(minutes=minute)
-    readings = tuple(a_reading(node, index, state=GpuState.OK) for index in range(2))
+    readings = tuple(a_reading(node, index, values=_values(minute, index), state=GpuState.OK) for index in range(2))
     report = replace(a_report(node, sequence=minute + 1, at=at), gpus=readings)
     events = (an_xid(13, node=node, index=0, at=at),) if minute % 20 == 3 else ()
     return a_delivery(replace(report, events=events))
 
 
+def _values(minute: int, index: int) -> dict[str, float]:
+    is_idle = index == 1 and (minute < 60 or minute % 30 >= 10)
+    activity = 0.0 if is_idle else 0.6 + 0.3 * ((minute // 60) % 2)
+    return {**BUSY, "sm_active_ratio": activity, "power_watts": 90.0 if is_idle else 450.0 + 100.0 * activity}
+
+
 def _board(minute: int, fault: OpenFinding) -> Board:
-    cells = [
-        (
-            node,
-            gpu_uuid(node, index),
-            CellState.WORKING if index == 0 else CellState.FREE,
-            JOB.id if index == 0 else None,
-        )
-        for node in NODES
-        for index in range(2)
-    ]
-    return replace(a_cell_board(minute * 60.0, cells, jobs=(JOB,)), findings=(fault,))
+    cells = []
+    for node in NODES:
+        cells += [(node, gpu_uuid(node, 0), CellState.WORKING, JOB.id), (node, gpu_uuid(node, 1), CellState.FREE, None)]
+    if minute >= 60:
+        state = CellState.WORKING if minute % 30 < 10 else CellState.HELD_IDLE
+        cells[-1] = (NODES[-1], gpu_uuid(NODES[-1], 1), state, LAZY.id)
+    return replace(a_cell_board(minute * 60.0, cells, jobs=(JOB, LAZY)), findings=(fault,))
 
 
 def _commands(history: History) -> None:

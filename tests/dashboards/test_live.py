@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+import requests
 from tests.dashboards.live import RATE_INTERVAL, Fleet, eventually
 from tests.dashboards.reading import DASHBOARDS, Asked, asked_of, filled_in, read
 
@@ -118,3 +119,17 @@ def test_the_aliases_say_the_same_as_our_own_metrics(fleet: Fleet) -> None:
         difference += f'"gpu", "(.*)") * {scale}))'
         eventually(lambda asked=difference: fleet.series(asked), said=lambda asked=difference: asked, seconds=60)
         assert max(float(value) for one in fleet.series(difference) for _, value in one["values"]) < 1.0
+
+
+def test_links_lead_to_pages_that_there_are(fleet: Fleet) -> None:
+    eventually(lambda: is_told_of_all(fleet), said=lambda: "findings, commands and outcomes never came")
+    assert fleet.page in fleet.label_values("trimtab_page_info", "url")
+    found = {
+        address for name in FILES for address in re.findall(r'"\$\{page\}([^"]*)"', (DASHBOARDS / name).read_text())
+    }
+    kinds = {"node": "gpu-07", "gpu": "GPU-1", "workload": "research/vision-3", "Finding": "F1", "Command": "R1"}
+    assert found
+    for address in found:
+        filled = re.sub(r"\$\{__(?:field\.labels|data\.fields)\.(\w+)\}", lambda one: kinds[one[1]], address)
+        answer = requests.get(fleet.page + filled, timeout=10)
+        assert (answer.status_code, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8"), filled
