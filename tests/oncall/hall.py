@@ -123,6 +123,11 @@ class Hall:
         )
         self.deliverers = [self.deliverer(sender) for sender in self.senders.values()]
 
+    def start_over(self) -> None:
+        """The same with another clock or other settings."""
+        self.stop()
+        self.start()
+
     def deliverer(self, sender: Any, *, owner: str = "here/1") -> Deliverer:
         return Deliverer(
             sender,

@@ -86,7 +86,7 @@ def outbox(people: People, call: Call) -> OutboxLetters:
 
 def resend(people: People, call: Call) -> Resent:
     """Try a dead message again."""
-    if not _desk(people).memory.resend(call.id, who=call.caller.who, at=call.now):
+    if not _desk(people).memory.resend(_number(call), who=call.caller.who, at=call.now):
         raise ApiError(409, f"Message {call.id} is not dead; nothing was done.")
     return Resent(id=call.id)
 
