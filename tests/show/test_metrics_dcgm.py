@@ -10,8 +10,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from tests.builders import a_reading, a_window, an_xid, gpu_uuid
+from tests.fakes.exported import a_daemon_view, an_agent_view, every_value
 from tests.fakes.people import NOW, a_board
-from tests.show.test_metrics import a_daemon_view, an_agent_view, every_value
 
 from trimtab.collect.dcgm import DcgmReader
 from trimtab.model.metric import CATALOGUE, alias_index
