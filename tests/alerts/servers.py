@@ -209,6 +209,7 @@ def a_chain(
             "prometheus", f"--config.file={home}/prometheus.yml", f"--storage.tsdb.path={home}/tsdb",
             f"--web.listen-address=127.0.0.1:{prometheus_port}", "--log.level=warn",
             f"--query.lookback-delta={shorter('5m', factor, least_seconds=5.0)}",
+            f"--rules.alert.resend-delay={shorter('1m', factor, least_seconds=2.0)}",
         ]  # fmt: skip
         chain = Chain(
             prometheus=f"http://127.0.0.1:{prometheus_port}",
