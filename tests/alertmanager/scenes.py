@@ -68,4 +68,4 @@ class MovingClock:
 
 
 def a_frame(**settings: Any) -> Frame:
-    return Frame(settings=AlertmanagerSettings(**settings), page_url=lambda: PAGE)
+    return Frame(settings=AlertmanagerSettings(**{"push": True, **settings}), page_url=lambda: PAGE)

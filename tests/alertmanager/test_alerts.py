@@ -91,6 +91,11 @@ def test_a_link_that_is_not_known_is_left_out() -> None:
     assert "generatorURL" not in body_of(alert_for(an_incident(), None, without, NOW), now=NOW, hold_seconds=300)
 
 
+def test_the_owners_news_is_labelled_for_them() -> None:
+    labels = identity_labels(an_incident(action=Action.ALERT_OWNER))
+    assert (labels["alertname"], labels["audience"]) == ("TrimtabProgramFault", "owner")
+
+
 def test_a_drill_is_labelled_as_one() -> None:
     assert identity_labels(an_incident(is_drill=True))["drill"] == "true"
 

@@ -182,6 +182,17 @@ def test_a_changed_severity_label_leaves_one_alert_open(am, oncall) -> None:
     scene.desk.close()
 
 
+def test_rules_that_fire_for_what_is_pushed_too_are_noticed(am, oncall, scene) -> None:
+    fault = opened()
+    scene.tick(fault)
+    labels = {"alertname": "TrimtabDeviceFault", "incident": fault.incident, "finding": "F31", "severity": "critical"}
+    scene.tick(fault, hurry_seconds=16)
+    assert scene.desk.doubled == 0
+    am.post([{"labels": labels}])
+    scene.tick(fault, hurry_seconds=16)
+    assert scene.desk.doubled == 1
+
+
 # --- silences
 
 

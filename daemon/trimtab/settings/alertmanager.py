@@ -54,8 +54,9 @@ class AlertmanagerSettings(Section, frozen=True, kw_only=True):
     """Send a token or password over http:// to another host."""
     timeout_seconds: Positive = 5.0
     """For each request; one that hangs holds up nobody but this beat."""
-    push: bool = True
-    """Push incidents where `oncall.pager` says that Alertmanager pages. Off: your own rules on our metrics do that."""
+    push: bool = False
+    """Push incidents where `oncall.pager` says that Alertmanager pages and nobody runs our rules. Off: our Prometheus
+    rules fire on them; both at once would be two pages."""
     interval_seconds: Positive = 5.0
     """How soon a new incident is pushed."""
     renew_seconds: Positive = 60.0

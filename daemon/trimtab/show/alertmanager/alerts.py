@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from trimtab.model.advice import Severity
+from trimtab.model.advice import Action, Severity
 from trimtab.model.alerts import PushedAlert
 from trimtab.model.oncall import Incident
 from trimtab.model.runbook import alert_of, runbook_of
@@ -66,6 +66,7 @@ def identity_labels(incident: Incident) -> dict[str, str]:
         "gpu": subject.gpu,
         "workload": subject.workload if subject.node is None else None,
         "queue": incident.queue or subject.queue,
+        "audience": "owner" if incident.action is Action.ALERT_OWNER else None,
         "drill": "true" if incident.is_drill else None,
     }
     return {name: value for name, value in told.items() if value}

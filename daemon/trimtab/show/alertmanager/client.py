@@ -124,8 +124,12 @@ class Peer:
         )
 
     def alerts(self, **labels: str) -> list[KnownAlert]:
-        """The alerts that it knows with these labels, silenced and inhibited ones too."""
+        """The alerts that it knows with these labels, silenced and inhibited ones too.
+
+        Without any: those that are about an incident of somebody's.
+        """
         wanted = [f"{name}={msgspec.json.encode(value).decode()}" for name, value in labels.items()]
+        wanted = wanted or ['incident!=""']
         return self._read("GET", "/api/v2/alerts", list[KnownAlert], params={"filter": wanted})
 
     def set_silence(self, silence: Silence) -> str:

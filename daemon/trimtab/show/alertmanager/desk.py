@@ -18,7 +18,7 @@ from trimtab.model.command import AuditLine
 from trimtab.model.oncall import Incident
 from trimtab.settings.alertmanager import AlertmanagerSettings
 from trimtab.show.alertmanager.alerts import Frame, alert_for
-from trimtab.show.alertmanager.client import Peer, PeerDown, PeerRefused
+from trimtab.show.alertmanager.client import KnownAlert, Peer, PeerDown, PeerRefused
 from trimtab.show.alertmanager.pusher import PeerFacts, Pusher, Pushes
 from trimtab.show.alertmanager.quiet import About, Hush, Silences, of_window, sentence_of, undecided
 from trimtab.show.alertmanager.silencing import Silencer, WindowMemory
@@ -88,6 +88,8 @@ class Desk:
         """Times that the silences were asked for, by result: read, failed."""
         self.trouble = ""
         """Why the silences could not be read or kept the last time; empty = they could."""
+        self.doubled = 0
+        """Incidents that we push and that our Prometheus rules fire for too: one of the two must stop."""
         self._started_seconds = wall.monotonic_seconds()
         self._read_due_seconds = self._started_seconds
         self._has_asked = not self._reads_silences
@@ -197,10 +199,10 @@ class Desk:
         silences = peer.silences()
         wall = self._wall.now()
         abouts = [self.about(incident) for incident in standing]
-        known: Mapping[str, frozenset[str]] = {}
-        if undecided(silences, abouts, wall):
-            known = _silenced_by(peer)
-        self._silences = Silences(silences=silences, read_at=wall, silenced_by=known)
+        ours = self.pusher.open_alerts
+        alerts = peer.alerts() if ours or undecided(silences, abouts, wall) else []
+        self._silences = Silences(silences=silences, read_at=wall, silenced_by=_silenced_by(alerts))
+        self.doubled = _doubled(ours, alerts)
         if self._silencer.keep_up(peer, self._windows, silences):
             self.refresh_windows()
 
@@ -264,10 +266,25 @@ class Desk:
         return self._windows
 
 
-def _silenced_by(peer: Peer) -> Mapping[str, frozenset[str]]:
+def _doubled(ours: Iterable[PushedAlert], alerts: Iterable[KnownAlert]) -> int:
+    """How many incidents that we pushed our Prometheus rules fire for as well: each is two alerts."""
+    keys = {alert.key for alert in ours}
+    incidents = {alert.labels["incident"] for alert in ours}
+    return len(
+        {
+            alert.labels["incident"]
+            for alert in alerts
+            if alert.labels.get("incident") in incidents
+            and "finding" in alert.labels
+            and tuple(sorted(alert.labels.items())) not in keys
+        }
+    )
+
+
+def _silenced_by(alerts: Iterable[KnownAlert]) -> Mapping[str, frozenset[str]]:
     """Incident label -> silences that mute everything which bears it: pushed by us, or fired by our rules."""
     found: dict[str, frozenset[str]] = {}
-    for alert in peer.alerts():
+    for alert in alerts:
         incident = alert.labels.get("incident")
         if incident:
             ids = frozenset(alert.status.silencedBy)
@@ -285,7 +302,7 @@ def check_settings(settings: AlertmanagerSettings) -> None:
         )
     if settings.renew_seconds < settings.interval_seconds:
         raise SettingsError("alertmanager.renew_seconds is less than interval_seconds, which is how often we look.")
-    taken = {"alertname", "cluster", "incident", "node", "gpu", "workload", "queue", "drill"}
+    taken = {"alertname", "cluster", "incident", "node", "gpu", "workload", "queue", "audience", "drill"}
     clash = sorted((taken & set(settings.labels)) | ({settings.severity_label or ""} & (taken | set(settings.labels))))
     if clash:
         raise SettingsError(f"alertmanager: the label {clash[0]} is ours and cannot be set. Choose another name.")

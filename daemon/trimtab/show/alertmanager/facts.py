@@ -35,6 +35,8 @@ class AlertingFacts:
     peers: tuple[PeerState, ...] = ()
     pushed_open: int = 0
     pushed_left_out: int = 0
+    doubled: int = 0
+    """Incidents that Prometheus rules fire for too."""
     silences: int | None = None
     """Silences that hold; None = they are not read."""
     silence_reads_total: Mapping[str, int] = field(default_factory=dict)
@@ -65,6 +67,7 @@ def alerting_facts(desk: Desk, others: Others, *, quiet: Sequence[Quiet]) -> Ale
         ),
         pushed_open=len(desk.pusher.open_alerts),
         pushed_left_out=desk.pusher.left_out,
+        doubled=desk.doubled,
         silences=sum(1 for one in quiet if one.kind == "silence") if has_silences else None,
         silence_reads_total=dict(desk.reads_total),
         silences_read_at=desk.silences_read_at,
@@ -88,6 +91,14 @@ def alerting_checks(facts: AlertingFacts) -> Iterable[Check]:
             sentence=f"{facts.pushed_left_out} open incidents are not pushed: there are more than "
             "alertmanager.alerts_max.",
             fix="Look at `trimtab findings`: so many at once are one cause. Or set alertmanager.alerts_max higher.",
+        )
+    if facts.doubled:
+        yield Check(
+            name="alertmanager twice",
+            is_ok=False,
+            sentence=f"{facts.doubled} incidents stand with Alertmanager twice: pushed by this daemon and fired by its "
+            "Prometheus rules.",
+            fix="Set alertmanager.push = false, or take trimtab-findings.rules.yml out of Prometheus.",
         )
     if facts.silences is not None:
         yield _silences_check(facts)
