@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -16,6 +17,9 @@ from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.util.retry import Retry
 
 OutboundError = requests.RequestException
+
+# Its debug lines hold whole addresses, and of some targets the address is the secret.
+logging.getLogger("urllib3").setLevel(logging.INFO)
 
 WAITS_PER_EXCHANGE = 2.5
 """Time-outs that one exchange may take in all: for the connection, the answer, and its body."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
@@ -118,6 +119,18 @@ def test_secrets_do_not_leave_the_host_in_the_clear(case: Case, tmp_path: Path) 
     with pytest.raises(SettingsError, match=r"oncall.targets.night: its address has no TLS") as caught:
         case.sender("http://oncall.example", tmp_path)
     assert_no_secret(caught.value)
+
+
+def test_no_log_holds_a_secret_however_much_is_logged(
+    receiver: Receiver, sender: Sender, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    receiver.first = [Reply(status=500, body=SECRET.encode())]
+    with pytest.raises(TryAgain):
+        sender.send(a_message(), None)
+    sender.send(a_message(), None)
+    for secret in (SECRET, SIGNING, KEY):
+        assert secret not in caplog.text
 
 
 def test_nobody_there_is_no_repeat_next_time(case: Case, tmp_path: Path) -> None:

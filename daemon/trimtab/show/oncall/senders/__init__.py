@@ -60,7 +60,10 @@ SENDERS: tuple[tuple[type[TargetSection], Callable[[str, Any, Site], Sender]], .
 
 
 def build(name: str, settings: TargetSection, *, clock: Clock, directory: Path) -> Sender:
-    """The sender for one target; relative files are below `directory`. Raises SettingsError that names the fix."""
+    """The sender for one target; relative files are below `directory`. Raises SettingsError that names the fix.
+
+    `clock` is the real one, whatever time the daemon lives in: signatures carry moments that the other end checks.
+    """
     site = Site(clock=clock, directory=directory)
     for section, made in SENDERS:
         if type(settings) is section:
