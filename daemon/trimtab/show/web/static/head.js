@@ -24,6 +24,7 @@ export function renderHead() {
   }
   render(byId("pause"), board ? pauseControl() : null);
   render(byId("language"), languages());
+  byId("language").setAttribute("aria-label", t("language"));
   render(byId("person"), ...person());
   document.body.classList.toggle("is-past", Boolean(state.past));
   tickBeat();

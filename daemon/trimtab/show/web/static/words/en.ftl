@@ -451,7 +451,6 @@ owner-asked = asked at { $at }, has until { $until } to answer
 owner-yes = yes at { $at }
 owner-no = no at { $at }
 owner-not_before = later, said at { $at }
-owner-none = no answer by { $at }
 gates = Before it returns to service
 if-nothing = If nothing is done
 may-approve = Whoever is signed in here as operator may approve, or: trimtab approve { $name }

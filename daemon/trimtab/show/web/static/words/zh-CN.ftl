@@ -440,7 +440,6 @@ owner-asked = { $at } 询问，{ $until } 前答复
 owner-yes = { $at } 同意
 owner-no = { $at } 不同意
 owner-not_before = { $at } 说稍后
-owner-none = 到 { $at } 没有答复
 gates = 恢复使用之前
 if-nothing = 如果什么都不做
 may-approve = 以 operator 登录的人可以批准，或：trimtab approve { $name }
