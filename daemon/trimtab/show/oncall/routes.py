@@ -73,7 +73,7 @@ def concern_of(finding: Finding, snapshot: ClusterSnapshot | None) -> Concern:
 def _workload(snapshot: ClusterSnapshot | None, workload_id: str) -> Workload | None:
     if snapshot is None:
         return None
-    return next((each for each in snapshot.workloads if each.id == workload_id), None)
+    return snapshot.workload_by_id.get(workload_id)
 
 
 def _fits(route: RouteSettings, finding: Finding, concern: Concern) -> bool:
