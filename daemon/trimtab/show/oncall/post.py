@@ -162,7 +162,8 @@ def encoded(document: object) -> bytes:
 
 
 def _kind_of(error: Exception) -> str:
-    """What went wrong, by name: the innermost kind that is known."""
+    """What went wrong, by name: the innermost kind that is known, but that the proxy is to blame comes first."""
     cause = error.args[0] if error.args else None
     reason = getattr(cause, "reason", None)
-    return type(reason if isinstance(reason, Exception) else error).__name__
+    is_proxys = type(error).__name__ == "ProxyError"
+    return type(reason if isinstance(reason, Exception) and not is_proxys else error).__name__

@@ -13,6 +13,8 @@ from trimtab.show.oncall.text import fitted, headline, keyed, links, plain
 SUMMARY_CHARACTERS_MAX = 1024
 BODY_BYTES_MAX = 500_000
 """They take 512 KB."""
+TEXT_BYTES_MAX = 50_000
+"""Nobody reads more on a pager."""
 
 _ACTIONS = {
     Verb.OPEN: "trigger",
@@ -88,7 +90,7 @@ class PagerDuty(Aimed):
 
 
 def _text(message: Message) -> str:
-    return plain(message, BODY_BYTES_MAX, headed=False)
+    return plain(message, TEXT_BYTES_MAX, headed=False)
 
 
 def _links(message: Message) -> list[dict[str, str]]:
