@@ -241,10 +241,60 @@ AGENTS = Row(
     ),
 )
 
+ON_CALL = Row(
+    title="On-call, and the past",
+    panels=(
+        lines(
+            "Messages by state",
+            "What the outbox has for each target: ready ones wait, dead ones were given up and say why on the page.",
+            "none",
+            Ask(f"sum by (target, state) ({own('outbox_messages')})", "{{target}} {{state}}"),
+        ),
+        lines(
+            "Oldest message that waits",
+            "How long a target has not taken what it was sent; no line where nothing waits.",
+            "s",
+            Ask(own("outbox_oldest_waiting_seconds"), "{{target}}"),
+            steps=((None, GREEN), (60.0, ORANGE), (600.0, RED)),
+        ),
+        lines(
+            "Alertmanagers that do not take our alerts",
+            "1 while a peer refuses or cannot be reached.",
+            "none",
+            Ask(own("alertmanager_failing"), "{{peer}}"),
+            maximum=1.0,
+        ),
+        lines(
+            "Kept from paging",
+            "Incidents that a silence or a maintenance window keeps quiet: they are shown, and nobody is woken.",
+            "none",
+            Ask(own("quiet_incidents"), "incidents"),
+            Ask(own("silences"), "silences"),
+        ),
+        number(
+            "Who pages",
+            "The outbox, Alertmanager, or nobody; never two.",
+            "none",
+            Ask(f"{own('pager')} == 1", "{{pager}}"),
+            is_name_only=True,
+            width=6,
+            height=6,
+        ),
+        lines(
+            "How far the roll-ups are behind",
+            "The newest minute that is rolled up lies so far back; about 90 s at rest.",
+            "s",
+            Ask(own("rollup_lag_seconds"), "{{instance}}"),
+            width=18,
+            height=6,
+        ),
+    ),
+)
+
 SHEET = Sheet(
     uid="trimtab-daemon",
     title="trimtab: trimtab itself",
     text="Whether the daemon and its agents are well: beats, reports, what it sees of the cluster, memory and CPU.",
-    rows=(STANDS, BEATS, INGEST, SEEN, CLUSTER_API, AGENTS),
+    rows=(STANDS, BEATS, INGEST, SEEN, ON_CALL, CLUSTER_API, AGENTS),
     variables=("instance", "cluster", "node"),
 )
