@@ -51,6 +51,7 @@ from trimtab.model.command import (
 )
 from trimtab.model.reading import GpuState
 from trimtab.model.standing import Standing, StandingKind
+from trimtab.model.window import Window
 from trimtab.settings import DaemonSettings, IssueSettings
 from trimtab.show.api import people_app
 from trimtab.show.api_types import Check
@@ -293,6 +294,7 @@ def serving(
     heartbeat_seconds: float = 15.0,
     pause_reason: Callable[[], str | None] = lambda: None,
     box: BoardBox | None = None,
+    window: Callable[[], Window | None] | None = None,
     **door: Any,
 ) -> Iterator[Served]:
     """The real application on a real listener; `board` None = nothing published yet."""
@@ -317,6 +319,7 @@ def serving(
             exposition=lambda accept: (b"trimtab_paused 0\n", "text/plain"),
             web_directory=web_files(web),
             heartbeat_seconds=heartbeat_seconds,
+            window=window,
             alerting=an_alerting(cluster=settings.cluster, box=box, clock=clock),
         )
 

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
     unsupported_method,
 )
-from tests.fakes.people import TOKEN, Served, a_board, a_recommendation, serving
+from tests.fakes.people import TOKEN, Served, a_board, a_recommendation, a_scene, serving
 
 from trimtab.model.people import Role
 from trimtab.show.api_routes import Route, Scope
@@ -39,7 +39,9 @@ CHECKS = [
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     # Wrong tokens are tried by the hundred here: their bound has tests of its own.
     bounds = {"failures_per_peer_per_minute": 10**6, "failures_per_minute": 10**6}
-    with serving(board=a_board(), web=tmp_path_factory.mktemp("web"), **bounds) as running:
+    with serving(
+        board=a_board(), web=tmp_path_factory.mktemp("web"), window=lambda: a_scene()["window"], **bounds
+    ) as running:
         yield running
 
 
