@@ -177,6 +177,17 @@ def test_an_old_firing_delivered_again_does_not_bring_back_what_is_resolved(hist
     assert len(ear.standing()) == 1
 
 
+def test_one_label_set_fires_once_at_a_time(history: History) -> None:
+    """Alertmanager restarted, and the same alert begins anew: what stood before is over, told or not."""
+    ear = others(history, FakeClock())
+    for minutes in (0, 5, 9):
+        ear.hear(decoded(a_body(an_alert(starts=START + timedelta(minutes=minutes)))), source="am")
+    assert [alert.starts_at for alert in ear.standing()] == [START + timedelta(minutes=9)]
+    over = an_alert("resolved", starts=START + timedelta(minutes=10), ends=START + timedelta(minutes=11))
+    ear.hear(decoded(a_body(over)), source="am")
+    assert ear.standing() == ()
+
+
 def test_an_end_that_comes_before_its_beginning_is_kept_as_an_end(history: History) -> None:
     ear = others(history, FakeClock())
     ear.hear(decoded(a_body(an_alert("resolved", ends=START))), source="am")

@@ -79,7 +79,14 @@ class FakeAlertMemory:
             counts[outcome] += 1
             if outcome in ("opened", "resolved", "repeated"):
                 self.heard[key] = alert
+            if outcome in ("opened", "resolved"):
+                self._end_older(alert)
         return counts
+
+    def _end_older(self, alert: ForeignAlert) -> None:
+        for (fingerprint, starts_at), one in list(self.heard.items()):
+            if fingerprint == alert.fingerprint and starts_at < alert.starts_at and one.state is AlertState.FIRING:
+                self.heard[fingerprint, starts_at] = replace(one, state=AlertState.RESOLVED)
 
     def _outcome(self, alert: ForeignAlert, was: ForeignAlert | None, most: int) -> str:
         is_over = alert.state is not AlertState.FIRING

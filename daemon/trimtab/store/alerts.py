@@ -42,6 +42,8 @@ class AlertFacts(Facts):
                 firing += outcome == "opened"
                 if outcome in ("opened", "resolved", "repeated"):
                     self._keep_alert(connection, alert)
+                if outcome in ("opened", "resolved"):
+                    firing -= self._end_older(connection, alert)
         return counts
 
     def firing_alerts(self, limit: int = 5000) -> tuple[ForeignAlert, ...]:
@@ -68,6 +70,19 @@ class AlertFacts(Facts):
             )
             connection.execute(gone)
         return len(aged)
+
+    def _end_older(self, connection: Connection, alert: ForeignAlert) -> int:
+        """End what stands of the same label set from before: it fires once at a time; how many ended."""
+        wanted = (
+            foreign_alerts.c.cluster == self.cluster,
+            foreign_alerts.c.fingerprint == clean(alert.fingerprint),
+            foreign_alerts.c.starts_at_ms < unix_ms(alert.starts_at),
+            foreign_alerts.c.state == AlertState.FIRING.value,
+        )
+        bodies = connection.execute(sa.select(foreign_alerts.c.body).where(*wanted)).scalars().all()
+        for body in bodies:
+            self._keep_alert(connection, replace(from_json(body, ForeignAlert), state=AlertState.RESOLVED))
+        return len(bodies)
 
     def _firing_count(self, connection: Connection) -> int:
         wanted = (
