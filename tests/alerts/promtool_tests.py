@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,7 @@ def needed_by(alert: str) -> Set[str]:
     return ALWAYS_THERE | {name for name in (one.partition("{")[0] for one in WELL) if name in expression}
 
 
+@functools.cache
 def alert_rules() -> list[dict[str, Any]]:
     """Every alert of every rule file."""
     groups = [
