@@ -22,7 +22,7 @@ from tests.fakes.people import TOKEN, Served, a_board
 from trimtab.cli import _root
 from trimtab.cli.feed import boards
 from trimtab.cli.keys import keys_of
-from trimtab.cli.top_rows import SORTS, top_jobs, top_nodes
+from trimtab.cli.top_rows import SORTS, Ranking, top_jobs
 from trimtab.cli.top_view import SECTIONS, View, frame, pressed
 from trimtab.model.board import Board
 from trimtab.model.people import Role
@@ -46,7 +46,7 @@ def a_terminal(served: Served, *words: str, columns: int = 120, rows: int = 40, 
 
 
 def plain(board: Board = HALL, view: View | None = None, columns: int = 120, rows: int | None = 40) -> list[str]:
-    return [line.plain for line in frame(board, view or View(), columns=columns, rows=rows, age_seconds=1.0)]
+    return [line.plain for line in frame(Ranking(board), view or View(), columns=columns, rows=rows, age_seconds=1.0)]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 120, 200])
@@ -79,18 +79,18 @@ def test_from_100_columns_on_there_are_racks_queues_and_impacts() -> None:
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_every_order_has_all_nodes_and_its_reverse_is_another(sort: str) -> None:
-    there = [row.name for row in top_nodes(HALL, sort=sort, is_reversed=False)]
-    back = [row.name for row in top_nodes(HALL, sort=sort, is_reversed=True)]
+    there = [row.name for row in Ranking(HALL).nodes(sort=sort, is_reversed=False)]
+    back = [row.name for row in Ranking(HALL).nodes(sort=sort, is_reversed=True)]
     assert sorted(there) == sorted(back) == sorted(node.name for node in HALL.nodes)
     assert there != back
 
 
 def test_orders_are_what_they_say() -> None:
-    hot = [row.temperature_celsius for row in top_nodes(HALL, sort="temperature", is_reversed=False)]
+    hot = [row.temperature_celsius for row in Ranking(HALL).nodes(sort="temperature", is_reversed=False)]
     known = [value for value in hot if value is not None]
     assert known == sorted(known, reverse=True)
     assert hot[len(known) :] == [None] * (len(hot) - len(known))  # what is not known comes last
-    idle = [row.activity_ratio for row in top_nodes(HALL, sort="activity", is_reversed=False)]
+    idle = [row.activity_ratio for row in Ranking(HALL).nodes(sort="activity", is_reversed=False)]
     assert [value for value in idle if value is not None] == sorted(value for value in idle if value is not None)
 
 
@@ -338,6 +338,6 @@ def test_in_a_pipe_it_prints_once_without_colour(served: Served) -> None:
 def test_json_has_the_same_rows_in_the_same_order(served: Served) -> None:
     told = json.loads(run(served, "top", "--sort", "temperature", "--json"))
     assert [row["name"] for row in told["nodes"]] == [
-        row.name for row in top_nodes(HALL, sort="temperature", is_reversed=False)
+        row.name for row in Ranking(HALL).nodes(sort="temperature", is_reversed=False)
     ]
     assert [row["name"] for row in told["wrong"]] == ["F31", "F29", "F30"]

@@ -22,7 +22,7 @@ from trimtab.cli.client import Client, daemon_options, say_json
 from trimtab.cli.feed import Feed
 from trimtab.cli.keys import Keyboard
 from trimtab.cli.text import width
-from trimtab.cli.top_rows import SORTS, TopJob, TopLine, TopNode, top_jobs, top_nodes
+from trimtab.cli.top_rows import SORTS, Ranking, TopJob, TopLine, TopNode
 from trimtab.cli.top_view import View, frame, pressed, to_do, wrong
 from trimtab.model.board import Board
 from trimtab.show.api_types import Health
@@ -67,12 +67,13 @@ def top(client: Client, *, is_json: bool, sort: str, once: bool) -> None:
 
 def _once(client: Client, sort: str, *, is_json: bool) -> None:
     board = client.get("/api/v1/board", Board)
+    ranking = Ranking(board)
     if is_json:
         ranked = Ranked(
             cluster=board.cluster,
             at=board.at,
-            nodes=top_nodes(board, sort=sort, is_reversed=False),
-            jobs=top_jobs(board),
+            nodes=ranking.nodes(sort=sort, is_reversed=False),
+            jobs=ranking.jobs,
             wrong=wrong(board),
             do=to_do(board),
         )
@@ -80,7 +81,7 @@ def _once(client: Client, sort: str, *, is_json: bool) -> None:
         return
     age_seconds = client.get("/healthz", Health).board_age_seconds or 0.0
     console = _Console(width=width(), highlight=False)
-    for line in frame(board, View(sort=sort), columns=width(), rows=None, age_seconds=age_seconds):
+    for line in frame(ranking, View(sort=sort), columns=width(), rows=None, age_seconds=age_seconds):
         console.print(line, soft_wrap=True)
 
 
@@ -142,7 +143,7 @@ class _Screen:
         self._view = view
         self._console = Console(highlight=False)
         self._keyboard = Keyboard(sys.stdin.fileno()) if sys.stdin.isatty() else None
-        self._shown: Board | None = None
+        self._shown: Ranking | None = None
 
     def run(self, signals: _Signals) -> None:
         while not self._is_over():
@@ -185,8 +186,8 @@ class _Screen:
         board, age_seconds, trouble = self._feed.latest()
         if board is None:
             return Group(Text(trouble or "Asking the daemon for its first board."))
-        if self._shown is None or not self._view.is_frozen:
-            self._shown = board
+        if self._shown is None or (self._shown.board is not board and not self._view.is_frozen):
+            self._shown = Ranking(board)
         size = self._console.size
         lines = frame(
             self._shown,

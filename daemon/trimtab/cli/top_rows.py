@@ -66,13 +66,23 @@ class TopLine:
     more: str = ""
 
 
-def top_nodes(board: Board, *, sort: str, is_reversed: bool) -> tuple[TopNode, ...]:
-    """All nodes by `sort` (one of SORTS), the worst first."""
-    bad = _badness_of_findings(board)
-    rows = [_node(row, board, bad) for row in board.nodes]
-    rows.sort(key=lambda row: row.name)
-    rows.sort(key=SORTS[sort], reverse=is_reversed)
-    return tuple(rows)
+class Ranking:
+    """A board's rows, made once: a key that only changes their order is answered at once in a large cluster too."""
+
+    def __init__(self, board: Board) -> None:
+        """Make the rows."""
+        self.board = board
+        bad = _badness_of_findings(board)
+        self._by_name = sorted((_node(row, board, bad) for row in board.nodes), key=lambda row: row.name)
+        self.jobs = top_jobs(board)
+        self._ordered: tuple[str, bool, tuple[TopNode, ...]] | None = None
+
+    def nodes(self, *, sort: str, is_reversed: bool) -> tuple[TopNode, ...]:
+        """All nodes by `sort` (one of SORTS), the worst first."""
+        if self._ordered is None or self._ordered[:2] != (sort, is_reversed):
+            rows = sorted(self._by_name, key=SORTS[sort], reverse=is_reversed)
+            self._ordered = (sort, is_reversed, tuple(rows))
+        return self._ordered[2]
 
 
 def _minus(value: float | None) -> float:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from trimtab.cli.text import command_row, standing
 from trimtab.cli.text_status import strip_lines
-from trimtab.cli.top_rows import LEGEND, SORTS, TopJob, TopLine, TopNode, top_jobs, top_nodes
+from trimtab.cli.top_rows import LEGEND, SORTS, Ranking, TopJob, TopLine, TopNode
 from trimtab.clock import age_text
 from trimtab.model.advice import FindingState, Severity
 from trimtab.model.board import Board
+
+R = TypeVar("R", TopJob, TopLine, TopNode)
 
 SECTIONS = ("nodes", "jobs", "wrong", "do")
 KEYS = "q quit  s sort  r reverse  Tab section  j k scroll  Space freeze  ? help"
@@ -68,10 +72,19 @@ _ACTS: Mapping[str, Callable[[View], View]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A section's lines, made only where they are shown; never none: an empty list says so."""
+
+    lines: int
+    part: Callable[[int, int], list[Text]]
+
+
 def frame(
-    board: Board, view: View, *, columns: int, rows: int | None, age_seconds: float, trouble: str = ""
+    ranking: Ranking, view: View, *, columns: int, rows: int | None, age_seconds: float, trouble: str = ""
 ) -> list[Text]:
     """The whole picture; with `rows`, cut so that it fits, the section that was chosen getting the most."""
+    board = ranking.board
     head = [Text(line, style="bold") for line in strip_lines(board, age_seconds=age_seconds, columns=columns)]
     head += [Text(line, style="yellow") for line in _notices(board, view, trouble)]
     foot = [Text(KEYS if rows is not None else LEGEND, style="dim")]
@@ -80,8 +93,8 @@ def frame(
     if rows is not None:
         head = head[: max(rows // 3, 1)]  # in a low terminal the lists come first
     bodies = {
-        "nodes": _nodes(top_nodes(board, sort=view.sort, is_reversed=view.is_reversed), columns),
-        "jobs": _jobs(top_jobs(board), columns),
+        "nodes": _nodes(ranking.nodes(sort=view.sort, is_reversed=view.is_reversed), columns),
+        "jobs": _jobs(ranking.jobs, columns),
         "wrong": _lines(wrong(board), columns, nothing="Nothing is wrong."),
         "do": _lines(to_do(board), columns, nothing="There is nothing to do."),
     }
@@ -99,17 +112,17 @@ def _notices(board: Board, view: View, trouble: str) -> list[str]:
     return [*said, *board.blind]
 
 
-def _stacked(bodies: Mapping[str, Sequence[Text]], view: View, order: str, room: int | None) -> list[Text]:
-    shares = _shares({name: len(body) for name, body in bodies.items()}, view.section, room)
+def _stacked(bodies: Mapping[str, _Body], view: View, order: str, room: int | None) -> list[Text]:
+    shares = _shares({name: body.lines for name, body in bodies.items()}, view.section, room)
     lines: list[Text] = []
     for name, body in bodies.items():
         share = shares[name]
         if share == 0:
             continue
         shown = share - 1
-        offset = min(view.offset, max(len(body) - shown, 0)) if name == view.section else 0
-        lines.append(_title(name, order, is_chosen=name == view.section, shown=shown, offset=offset, of=len(body)))
-        lines += body[offset : offset + shown]
+        offset = min(view.offset, max(body.lines - shown, 0)) if name == view.section else 0
+        lines.append(_title(name, order, is_chosen=name == view.section, shown=shown, offset=offset, of=body.lines))
+        lines += body.part(offset, offset + shown)
     return lines
 
 
@@ -138,46 +151,54 @@ def _shares(wanted: Mapping[str, int], chosen: str, room: int | None) -> dict[st
     return shares
 
 
-def _nodes(rows: Sequence[TopNode], columns: int) -> list[Text]:
+def _body(rows: Sequence[R], line: Callable[[R], Text], *, nothing: str) -> _Body:
+    if not rows:
+        return _Body(1, lambda begin, end: [Text(f"  {nothing}")][begin:end])
+    return _Body(len(rows), lambda begin, end: [line(row) for row in rows[begin:end]])
+
+
+def _nodes(rows: Sequence[TopNode], columns: int) -> _Body:
     name = _width((row.name for row in rows), 8, 24 if columns >= _WIDE else 16)
     cells = _width((row.cells for row in rows), 4, 16)
     racks = _width((row.rack for row in rows), 0, 10) if columns >= _WIDE else 0
-    lines = []
-    for row in rows:
+
+    def line(row: TopNode) -> Text:
         rack = f"{_fit(row.rack, racks)} " if racks else ""
         numbers = f"{_percent(row.activity_ratio)} {_of(row.temperature_celsius, '°C')} {_kilowatts(row.power_watts)}"
         style = "red" if row.badness >= _RED else "yellow" if row.badness >= _YELLOW else ""
-        lines.append(
-            Text(f"  {_fit(row.name, name)} {rack}{_fit(row.cells, cells)} {numbers}  {row.says}", style=style)
-        )
-    return lines or [Text("  No node is known.")]
+        said = f"  {_fit(row.name, name)} {rack}{_fit(row.cells, cells)} {numbers}  {row.says}"
+        return Text(said, style=style)
+
+    return _body(rows, line, nothing="No node is known.")
 
 
 _RED, _YELLOW = 200, 100
 
 
-def _jobs(rows: Sequence[TopJob], columns: int) -> list[Text]:
+def _jobs(rows: Sequence[TopJob], columns: int) -> _Body:
     name = _width((row.name for row in rows), 8, 28 if columns >= _WIDE else 18)
     queues = _width((row.queue for row in rows), 0, 14) if columns >= _WIDE else 0
-    lines = []
-    for row in rows:
+
+    def line(row: TopJob) -> Text:
         queue = f"{_fit(row.queue, queues)} " if queues else ""
         place = f"{row.gpus:>5} GPUs"
         if columns >= _WIDE:
             place += f" {row.nodes:>4} {'node ' if row.nodes == 1 else 'nodes'}"
         said = f"  {_fit(row.name, name)} {queue}{_fit(row.state, 9)}{place} {_percent(row.activity_ratio)}  {row.says}"
-        lines.append(Text(said, style="yellow" if row.badness else ""))
-    return lines or [Text("  No job is known.")]
+        return Text(said, style="yellow" if row.badness else "")
+
+    return _body(rows, line, nothing="No job is known.")
 
 
-def _lines(rows: Sequence[TopLine], columns: int, *, nothing: str) -> list[Text]:
+def _lines(rows: Sequence[TopLine], columns: int, *, nothing: str) -> _Body:
     head = _width((row.name for row in rows), 4, 8)
     stands = _width((row.stands for row in rows), 0, 22 if columns >= _WIDE else 18)
-    lines = []
-    for row in rows:
+
+    def line(row: TopLine) -> Text:
         more = f"  {row.more}" if row.more and columns >= _WIDE else ""
-        lines.append(Text(f"  {_fit(row.name, head)} {_fit(row.stands, stands)}  {row.sentence}{more}"))
-    return lines or [Text(f"  {nothing}")]
+        return Text(f"  {_fit(row.name, head)} {_fit(row.stands, stands)}  {row.sentence}{more}")
+
+    return _body(rows, line, nothing=nothing)
 
 
 def wrong(board: Board) -> tuple[TopLine, ...]:
@@ -235,7 +256,7 @@ def _cut(lines: Sequence[Text], columns: int) -> list[Text]:
 
 
 def _width(texts: Iterable[str], least: int, most: int) -> int:
-    return max(min(max((Text(text).cell_len for text in texts), default=0), most), least)
+    return max(min(max((cell_len(text) for text in texts), default=0), most), least)
 
 
 def _fit(text: str, columns: int) -> str:
