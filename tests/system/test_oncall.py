@@ -277,3 +277,25 @@ def test_a_dead_message_is_seen_by_doctor_and_sent_again(scene: Scene) -> None:
     scene.ward.verb("outbox", "--resend", str(number))
     eventually(lambda: len(scene.open_pages()) == len(open_before) + 1, said=scene.ward.daemon.tail)
     assert "is not dead" in scene.ward.verb("outbox", "--resend", str(number), code=4)
+
+
+def test_in_a_maintenance_window_nobody_is_paged_until_it_ends(scene: Scene) -> None:
+    node, pages = f"n{scene.ward.faults + 1:04}", len(scene.pager.pages)
+    scene.ward.report(node)
+    eventually(lambda: scene.ward.daemon.node(node), said=scene.ward.daemon.tail)
+    asked = {"scope": "node", "name": node, "lasts_seconds": 3600.0, "reason": "new power supply"}
+    window = scene.ward.daemon.ask("POST", "/api/v1/maintenance", asked)
+    assert window.status_code == 200, window.text
+    scene.ward.break_gpus(1)
+
+    def quiet() -> str | None:
+        found = scene.ward.daemon.get("/api/v1/incidents", dict)["incidents"][0]
+        return found["quiet"] if found["subject"]["node"] == node else None
+
+    assert "new power supply" in eventually(quiet, said=scene.ward.daemon.tail)
+    assert len(scene.pager.pages) == pages
+    audit = scene.ward.daemon.get("/api/v1/audit", dict)["lines"]
+    assert any("pages nobody" in line["what"] and "new power supply" in line["why"] for line in audit)
+    ended = scene.ward.daemon.ask("POST", f"/api/v1/maintenance/{window.json()['id']}/end", {})
+    assert ended.status_code == 200, ended.text
+    eventually(lambda: len(scene.pager.pages) == pages + 1, said=scene.ward.daemon.tail)
