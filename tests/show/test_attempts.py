@@ -142,6 +142,17 @@ def test_tokens_in_use_go_on_working_beside_somebody_who_guesses(served: Served)
     assert served.get("/api/v1/board").status_code == 200  # nor is the operator's own held up
 
 
+def test_a_database_that_is_away_holds_nobody_up_afterwards(served: Served) -> None:
+    _, secret = served.door.passes.give_token(name="anna", role=Role.VIEWER, lasts_seconds=None, by="operator")
+    url, good = served.url + "/api/v1/sign-in", {"Authorization": f"Bearer {secret}"}
+    served.register.is_away = True
+    for _ in range(6):
+        assert requests.post(url, json={"token": secret}, timeout=5).status_code == 503
+        assert requests.get(served.url + "/api/v1/me", headers=good, timeout=5).status_code == 503
+    served.register.is_away = False
+    assert requests.post(url, json={"token": secret}, timeout=5).status_code == 200
+
+
 def test_ten_thousand_guesses_leave_a_few_lines_in_the_audit() -> None:
     clock, lines = FakeClock(), []
     refusals = Refusals(clock=clock, write=lambda *line: lines.append(line))

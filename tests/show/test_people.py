@@ -338,6 +338,28 @@ def test_a_link_is_for_ones_own_role_at_most_and_never_for_an_admins(served: Ser
             assert browser.get(served.url + "/api/v1/me", timeout=5).json()["role"] == role
 
 
+def test_every_kind_of_answer_has_the_security_headers(steady: Served) -> None:
+    asked = {
+        200: ("GET", "/api/v1/me", {"Authorization": f"Bearer {TOKEN}"}),
+        401: ("GET", "/api/v1/me", {}),
+        403: ("POST", "/api/v1/sign-in", {"Origin": "http://evil.example"}),
+        404: ("GET", "/nothing", {}),
+        405: ("PUT", "/api/v1/me", {}),
+        422: ("POST", "/api/v1/sign-in", {}),
+    }
+    for status, (method, path, headers) in asked.items():
+        answer = requests.request(method, steady.url + path, headers=headers, json={}, timeout=5)
+        assert answer.status_code == status
+        policy = answer.headers["content-security-policy"]
+        for part in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "form-action 'none'"):
+            assert part in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "access-control-allow-origin" not in answer.headers
+        assert "server" not in answer.headers
+
+
 def test_links_in_messages_change_nothing(served: Served) -> None:
     with sign_in(served, give(served)) as browser:
         before = (dict(served.memory.stored), served.memory.paused, len(served.memory.lines))

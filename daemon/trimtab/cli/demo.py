@@ -36,6 +36,11 @@ def demo(
     A GPU falls off the bus under a 32-GPU job, a fan failure slows another, and free GPUs lie so scattered that a
     waiting job cannot start. Approve what is recommended (on the page, or `trimtab approve R1` in another terminal)
     and watch it mend. Without --for it runs until Ctrl-C.
+
+    \b
+    Examples: trimtab demo
+              trimtab demo --for 90 --auto-approve --json
+              trimtab demo --nodes 64 --speed 60
     """
     from trimtab import logs  # noqa: PLC0415 - loaded only for this verb
     from trimtab.demo.ground import Options  # noqa: PLC0415

@@ -10,7 +10,12 @@ import click
 @click.option("--once", is_flag=True, help="One report, then exit; nothing is kept on disk.")
 @click.option("--print", "is_printing", is_flag=True, help="Print each report as JSON on standard output.")
 def agent(settings_file: str | None, once: bool, is_printing: bool) -> None:
-    """Read this node's GPUs and send reports (`--once --print`: show one and exit)."""
+    """Read this node's GPUs and send reports (`--once --print`: show one and exit).
+
+    \b
+    Examples: trimtab agent --once --print | jq .
+              trimtab agent --settings /etc/trimtab/agent.toml
+    """
     from trimtab.agent import command  # noqa: PLC0415 - loaded only for this verb
 
     command(settings_file, is_once=once, is_printing=is_printing)
@@ -31,6 +36,10 @@ def daemon(settings_file: str, log_level: str) -> None:
     """Keep the cluster's history, judge it, recommend, and carry out what is agreed.
 
     Prints an address that opens the page once; `trimtab link` makes another.
+
+    \b
+    Examples: trimtab doctor --settings /etc/trimtab/daemon.toml
+              trimtab daemon --settings /etc/trimtab/daemon.toml --log-level debug
     """
     from pathlib import Path  # noqa: PLC0415 - loaded only for this verb
 

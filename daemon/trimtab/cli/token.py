@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 import click
+import msgspec
 
 from trimtab import settings as settings_module
 from trimtab.cli.client import Client, daemon_options, say_json
@@ -36,18 +37,25 @@ def token() -> None:
 )
 @click.option("--state-directory", type=click.Path(path_type=Path), help="The daemon's state directory.")
 @click.option("--revoke", is_flag=True, help="Forget the node's token; its agent keeps its reports until it has one.")
-def node(name: str, settings_file: Path | None, state_directory: Path | None, revoke: bool) -> None:
+@click.option("--json", "is_json", is_flag=True, help="The same data as JSON.")
+def node(name: str, settings_file: Path | None, state_directory: Path | None, revoke: bool, is_json: bool) -> None:
     """Make the token of node NAME and print it once; the daemon keeps only its hash. Run it beside the daemon.
 
     Put it into the agent's token_file. A token that the node had before no longer works.
+
+    \b
+    Examples: trimtab token node gpu-07 > gpu-07.token
+              trimtab token node gpu-07 --revoke
     """
     path = _path(settings_file, state_directory)
     if revoke:
         revoke_token(path, name)
+        if is_json:
+            say_json(msgspec.json.encode({"node": name, "token": None}))
         click.echo(f"{name} has no token any more ({path}).", err=True)
         return
     made, replaces = give_token(path, name)
-    click.echo(made)
+    say_json(msgspec.json.encode({"node": name, "token": made})) if is_json else click.echo(made)
     former = " Its former token no longer works." if replaces else ""
     click.echo(f"This is the token of {name}, shown this once; its hash is in {path}.{former}", err=True)
 

@@ -9,7 +9,8 @@ import hashlib
 import hmac
 import ipaddress
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ from trimtab.show.passes import TOKEN_PREFIX, Passes, Register, digest
 from trimtab.show.proxied import Forged, Proxies
 from trimtab.show.refusals import Refusals
 
+_WRONG = "a token that is wrong, revoked or run out"
 _WHO = re.compile(r"[^\w.@-]+")
 CSRF_HEADER = "X-Trimtab-CSRF"
 """What a page sends along with each act: the token that GET /api/v1/me told it."""
@@ -55,6 +57,16 @@ class Knock:
     session: str | None = None
     said_who: str | None = None
     headers: Headers = lambda _: ()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt to get in, and why it was wrong."""
+
+    why: str = ""
+
+    def failed(self, why: str) -> None:
+        self.why = why
 
 
 class Door:
@@ -110,32 +122,30 @@ class Door:
 
         `former` is the session that the browser still had: it ends.
         """
-        self._begin(peer)
-        link = self.passes.use_link(secret)
-        if link is None:
-            self._failed(peer, "a link that is unknown, used or too old")
-            return None
-        self._attempts.was_right(peer)
-        if former is not None:
-            self.sign_out(former)
-        return self.passes.open_session(who=link.who, role=link.role, by=SignedInBy.LINK, peer=peer)[1]
+        with self._attempt(peer) as attempt:
+            link = self.passes.use_link(secret)
+            if link is None:
+                attempt.failed("a link that is unknown, used or too old")
+                return None
+            if former is not None:
+                self.sign_out(former)
+            return self.passes.open_session(who=link.who, role=link.role, by=SignedInBy.LINK, peer=peer)[1]
 
     def sign_in(self, token: str, *, peer: str = "", former: str | None = None) -> tuple[Caller, str] | None:
         """Who a token is of, and a session for them; None when it is wrong. Raises TooManyAttempts.
 
         `former` is the session that the browser still had: it ends.
         """
-        self._begin(peer)
-        caller = self._person(token.strip(), said_who=None)
-        if caller is None or caller.role is None or caller.role is Role.WEBHOOK:
-            self._failed(peer, "a token that is wrong, revoked or run out" if caller is None else "a webhook's token")
-            return None
-        self._attempts.was_right(peer)
-        if former is not None:
-            self.sign_out(former)
-        session, secret = self.passes.open_session(
-            who=caller.who, role=caller.role, by=SignedInBy.TOKEN, token_id=caller.token_id, peer=peer
-        )
+        with self._attempt(peer) as attempt:
+            caller = self._person(token.strip(), said_who=None)
+            if caller is None or caller.role is None or caller.role is Role.WEBHOOK:
+                attempt.failed(_WRONG if caller is None else "a webhook's token")
+                return None
+            if former is not None:
+                self.sign_out(former)
+            session, secret = self.passes.open_session(
+                who=caller.who, role=caller.role, by=SignedInBy.TOKEN, token_id=caller.token_id, peer=peer
+            )
         return self._of_session(session), secret
 
     def sign_out(self, secret: str) -> bool:
@@ -187,13 +197,10 @@ class Door:
             found = self._person(secret, said_who=knock.said_who)
             if found is not None:
                 return found
-        peer = self.peer(knock)
-        self._begin(peer)
-        found = self._person(secret, said_who=knock.said_who)
-        if found is None:
-            self._failed(peer, "a token that is wrong, revoked or run out")
-            return None
-        self._attempts.was_right(peer)
+        with self._attempt(self.peer(knock)) as attempt:
+            found = self._person(secret, said_who=knock.said_who)
+            if found is None:
+                attempt.failed(_WRONG)
         return found
 
     def _person(self, secret: str, *, said_who: str | None) -> Caller | None:
@@ -236,15 +243,22 @@ class Door:
         """Whose attempts count: the peer, or where that is a listed proxy, whom it speaks for."""
         return self.proxies.client(knock.peer, knock.headers)
 
-    def _begin(self, peer: str) -> None:
+    @contextmanager
+    def _attempt(self, peer: str) -> Iterator[_Attempt]:
+        """Counts against the peer until it turns out right, or that nobody can say (StoreError)."""
         try:
             self._attempts.begin(peer)
         except TooManyAttempts as error:
             self.refusals.tell(who=f"peer {peer}", what="held up sign-ins", why=str(error))
             raise
-
-    def _failed(self, peer: str, what_came: str) -> None:
-        self.refusals.tell(who=f"peer {peer}", what="refused to sign in", why=what_came)
+        attempt = _Attempt()
+        try:
+            yield attempt
+        finally:
+            if attempt.why:
+                self.refusals.tell(who=f"peer {peer}", what="refused to sign in", why=attempt.why)
+            else:
+                self._attempts.was_right(peer)
 
     # --- where the request comes from
 
