@@ -37,6 +37,12 @@ def quiet_lines(now: QuietNow, columns: int) -> list[str]:
     return [*lines, *(paragraph(now.trouble, columns) if now.trouble else [])]
 
 
+def hushed_lines(quiet: Sequence[Quiet], columns: int) -> list[str]:
+    """For the start view: what keeps people asleep, and only where it does."""
+    rows = [Row(_name(one), f"{one.about}  {one.why}", _quiet_state(one)) for one in quiet if one.findings]
+    return block("quiet", rows, columns)
+
+
 def _name(one: Quiet) -> str:
     return one.name if one.kind == "maintenance" else f"silence {one.name[:8]}"
 

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from trimtab.cli.text import LABEL_COLUMNS, Row, block, command_row, finding_row, job_row, refusal_lines
+from trimtab.cli.text_alerts import hushed_lines
 from trimtab.clock import age_text
 from trimtab.model.advice import FindingState
 from trimtab.model.board import Board, JobRow, ReleaseRow, Strip
@@ -21,6 +22,7 @@ def status_lines(board: Board, *, age_seconds: float | None, columns: int) -> li
     waiting = [job for job in board.jobs if job.state == "waiting"]
     lines = strip_lines(board, age_seconds=age_seconds, columns=columns)
     lines += around_lines(board, columns)
+    lines += hushed_lines(board.quiet, columns)
     lines += block("blind", [Row("", sentence) for sentence in board.blind], columns)
     lines += block("wrong", [finding_row(item, board.at) for item in open_findings], columns)
     lines += block("waiting", [job_row(job, board.at) for job in waiting], columns)

@@ -53,11 +53,14 @@ def findings(people: People, call: Call) -> Findings:
 
 
 def finding(people: People, call: Call) -> OpenFinding:
-    """One finding, open or closed."""
+    """One finding, open or closed; an open one with what others say, as the board has it."""
     found = people.memory.finding(call.id) if call.id <= ID_MAX else None
     if found is None:
         raise ApiError(404, f"There is no finding F{call.id}.")
-    return found
+    latest = people.box.latest()
+    shown = latest.board.findings if latest is not None else ()
+    same = (one for one in shown if (one.id, one.state, one.changed_at) == (found.id, found.state, found.changed_at))
+    return next(same, found)
 
 
 def recommendations(people: People, call: Call) -> Recommendations:
