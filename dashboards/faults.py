@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.fleet import open_findings
+from dashboards.fleet import AT_GPU, AT_NODE, open_findings
 from dashboards.panels import BLUE, GREEN, ORANGE, RED, TO_GPU, TO_NODE, Ask, bars, lines, number, rows, stack
 from dashboards.queries import BY_GPU, CLUSTER, NODE, cluster, gpu, gpu_increase, node
 from dashboards.sheet import Row, Sheet
@@ -140,8 +140,8 @@ AGAIN = Row(
                 "cluster": "Cluster",
             },
             goes_to={
-                "Node": "/d/trimtab-node?var-node=${__data.fields.Node}&${__url_time_range}",
-                "UUID": "/d/trimtab-gpu?var-gpu=${__data.fields.UUID}&${__url_time_range}",
+                "Node": AT_NODE,
+                "UUID": AT_GPU.replace("fields.GPU", "fields.UUID"),
             },
         ),
     ),

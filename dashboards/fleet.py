@@ -6,6 +6,9 @@ from dashboards.panels import GREEN, GREY, ORANGE, RED, TO_GPU, TO_NODE, Ask, Pa
 from dashboards.queries import cluster, gpu, node
 from dashboards.sheet import Row, Sheet
 
+AT_NODE = "/d/trimtab-node?var-node=${__data.fields.Node}&${__url_time_range}"
+AT_GPU = "/d/trimtab-gpu?var-node=${__data.fields.Node}&var-gpu=${__data.fields.GPU}&${__url_time_range}"
+"""Where a table's cells lead: a GPU is listed under its node."""
 FINDING_COLUMNS = {
     "finding": "Finding",
     "severity": "Severity",
@@ -18,8 +21,8 @@ FINDING_COLUMNS = {
 }
 FINDING_GOES_TO = {
     "Finding": "${page}/f/${__data.fields.Finding}",
-    "Node": "/d/trimtab-node?var-node=${__data.fields.Node}&${__url_time_range}",
-    "GPU": "/d/trimtab-gpu?var-gpu=${__data.fields.GPU}&${__url_time_range}",
+    "Node": AT_NODE,
+    "GPU": AT_GPU,
     "Job": "/d/trimtab-job?var-workload=${__data.fields.Job}&${__url_time_range}",
 }
 

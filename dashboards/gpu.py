@@ -245,5 +245,6 @@ SHEET = Sheet(
     text="One card: what it is, how it is used, what holds it back, and every error that it has counted.",
     rows=(IDENTITY, WORK, HEAT, LINKS, ERRORS),
     variables=("cluster", "node", "gpu"),
+    one_of=("node", "gpu"),
     since="now-3h",
 )

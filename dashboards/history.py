@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dashboards.fleet import AT_GPU, AT_NODE
 from dashboards.panels import BLUE, GREEN, ORANGE, RED, Sql, bars, lines, number, rows, stack
 from dashboards.sheet import Row, Sheet
 
@@ -198,8 +199,8 @@ FAULTS = Sheet(
                         f"FROM findings {_where('opened_at_ms')} ORDER BY opened_at_ms DESC LIMIT 200"
                     ),
                     goes_to={
-                        "Node": "/d/trimtab-node?var-node=${__data.fields.Node}&${__url_time_range}",
-                        "GPU": "/d/trimtab-gpu?var-gpu=${__data.fields.GPU}&${__url_time_range}",
+                        "Node": AT_NODE,
+                        "GPU": AT_GPU,
                     },
                     height=10,
                 ),
@@ -222,8 +223,8 @@ FAULTS = Sheet(
                         'GROUP BY node, gpu ORDER BY "Findings" DESC, "Hours open" DESC LIMIT 50'
                     ),
                     goes_to={
-                        "Node": "/d/trimtab-node?var-node=${__data.fields.Node}&${__url_time_range}",
-                        "GPU": "/d/trimtab-gpu?var-gpu=${__data.fields.GPU}&${__url_time_range}",
+                        "Node": AT_NODE,
+                        "GPU": AT_GPU,
                     },
                     height=10,
                 ),

@@ -196,5 +196,6 @@ SHEET = Sheet(
     text="One node (or several): its GPUs side by side, who holds them, heat, clocks, links and errors.",
     rows=(STANDS, WORK, HEAT, LINKS, WRONG),
     variables=("cluster", "node", "gpu"),
+    never_all=("node",),
     since="now-3h",
 )

@@ -36,6 +36,10 @@ class Sheet:
     text: str
     rows: tuple[Row, ...]
     variables: tuple[str, ...] = ("cluster",)
+    never_all: tuple[str, ...] = ()
+    """Variables of which some must be chosen: all of a large fleet at once would be no answer."""
+    one_of: tuple[str, ...] = ()
+    """Variables of which exactly one is chosen."""
     is_history: bool = False
     """Asks PostgreSQL for what is kept for months, in place of Prometheus."""
     since: str = "now-6h"
@@ -82,7 +86,7 @@ VARIABLES: Mapping[str, Variable] = {
     ),
     "page": Variable(
         label="Page",
-        query="label_values(trimtab_page_info, url)",
+        query='label_values(trimtab_page_info{cluster=~"$cluster"}, url)',
         text="Where trimtab's own page is; the daemon says it (people.public_url).",
         is_multi=False,
         is_hidden=True,
@@ -171,9 +175,9 @@ def _variables(sheet: Sheet) -> list[dashboard.QueryVariable]:
             .datasource(source)
             .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
             .sort(model.VariableSort.NATURAL_ASC)
-            .multi(row.is_multi)
+            .multi(row.is_multi and name not in sheet.one_of)
         )
-        if row.is_multi:
+        if row.is_multi and name not in (*sheet.one_of, *sheet.never_all):
             chosen = model.VariableOption(selected=True, text=["All"], value=["$__all"])
             one = one.include_all(True).all_value("" if sheet.is_history else ".*").current(chosen)
         if row.is_hidden:

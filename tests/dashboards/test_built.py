@@ -174,10 +174,18 @@ def test_what_comes_from_prometheus_chooses_its_source_and_shows_findings(sheet:
     assert any(link["url"] == "${page}/" for link in value["links"] if link["type"] == "link")
 
 
+def test_a_dashboard_of_single_things_never_asks_for_a_whole_fleet_at_once() -> None:
+    for name, variable, is_multi in (("node", "node", True), ("gpu", "gpu", False), ("job", "workload", False)):
+        found = {one["name"]: one for one in read(f"trimtab-{name}.json")["templating"]["list"]}[variable]
+        assert (found["includeAll"], found["multi"]) == (False, is_multi)
+
+
 def test_every_address_within_a_dashboard_leads_somewhere() -> None:
     known = {read(name)["uid"]: {one["name"] for one in read(name)["templating"]["list"]} for name in FILES}
     for name in FILES:
         for uid, rest in re.findall(r'"/d/([\w-]+)\?([^"]*)"', (DASHBOARDS / name).read_text(encoding="utf-8")):
             assert uid in known, f"{name} leads to {uid}"
-            assert set(re.findall(r"var-(\w+)=", rest)) <= known[uid]
+            chosen = set(re.findall(r"var-(\w+)=", rest))
+            assert chosen <= known[uid]
+            assert "node" in chosen or "gpu" not in chosen, "a GPU is listed under its node"
             assert "${__url_time_range}" in rest

@@ -54,7 +54,7 @@ def label_values(query: str) -> tuple[str, str]:
 
 
 def chosen(fleet: Fleet, sheet: dict[str, Any]) -> Mapping[str, str]:
-    """What a person sees who opens it: all of what is multiple, else the first that is listed."""
+    """What a person sees: all where that can be chosen, else one; of nodes one that something is wrong with."""
     values = {"__rate_interval": RATE_INTERVAL, "__range": "120s", "__interval": "3s"}
     for variable in sheet["templating"]["list"]:
         if variable["type"] != "query":
@@ -62,8 +62,14 @@ def chosen(fleet: Fleet, sheet: dict[str, Any]) -> Mapping[str, str]:
         selector, label = label_values(filled_in(variable["query"]["query"], values))
         found = fleet.label_values(selector, label)
         assert found, f"{variable['name']}: nothing to choose from {selector}"
-        values[variable["name"]] = ".*" if variable["multi"] else found[0]
+        values[variable["name"]] = ".*" if variable["includeAll"] else _one(fleet, variable["name"], found)
     return values
+
+
+def _one(fleet: Fleet, name: str, found: list[str]) -> str:
+    if name != "node":
+        return found[-1]
+    return fleet.label_values('trimtab_finding_info{cluster="hall-a", node=~"gpu-.+"}', "node")[0]
 
 
 def unanswered(fleet: Fleet, left: Mapping[Asked, str]) -> Iterator[Asked]:
