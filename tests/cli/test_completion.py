@@ -55,6 +55,8 @@ def test_names_are_those_that_the_daemon_knows_now(served: Served) -> None:
     assert offered("trimtab approve ") == ["R11"]
     assert offered("trimtab history gpu-0") == ["gpu-00", "gpu-01", "gpu-02", "gpu-03"]
     assert offered("trimtab allow gpu-02") == ["gpu-02"]
+    assert offered("trimtab ack f") == ["F31"]
+    assert offered("trimtab drill xid79 gpu-03") == ["gpu-03"]
 
 
 def test_the_daemon_may_be_named_on_the_line_itself(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,12 +6,13 @@ import re
 import threading
 
 import click
+from click.shell_completion import CompletionItem
 
 from trimtab.cli.client import Client, daemon_options, say_json
 from trimtab.cli.exits import Exit
 from trimtab.cli.text import say, width
 from trimtab.cli.text_oncall import incident_lines, leg_lines, oncall_lines, outbox_lines
-from trimtab.cli.values import Span
+from trimtab.cli.values import Span, known_items
 from trimtab.cli.watch import checked
 from trimtab.clock import Clock, SystemClock
 from trimtab.model.board import Board
@@ -36,6 +37,10 @@ class Told(click.ParamType):  # type: ignore[type-arg] # generic from click 8.5 
             self.fail(f"{value!r} is no incident; write I17, or F31 for its finding.", param, ctx)
         return found[1].upper(), int(found[2])
 
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Open findings."""
+        return known_items(ctx, "finding", incomplete.upper())
+
 
 class Place(click.ParamType):  # type: ignore[type-arg] # generic from click 8.5 on only
     """`NODE` or `NODE/GPU`, the GPU by index or UUID."""
@@ -50,6 +55,10 @@ class Place(click.ParamType):  # type: ignore[type-arg] # generic from click 8.5
         if not node:
             self.fail(f"{value!r} names no node; write gpu-07/3.", param, ctx)
         return node, gpu or None
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        """Nodes."""
+        return known_items(ctx, "node", incomplete)
 
 
 @click.command()

@@ -40,7 +40,7 @@ class Named(click.ParamType):  # type: ignore[type-arg] # generic from click 8.5
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Names that begin so, of those that the daemon knows; none where it does not answer at once."""
-        return _known(ctx, self.name, incomplete)
+        return known_items(ctx, self.name, incomplete)
 
 
 class Id(click.ParamType):  # type: ignore[type-arg] # generic from click 8.5 on only
@@ -61,10 +61,11 @@ class Id(click.ParamType):  # type: ignore[type-arg] # generic from click 8.5 on
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Ids that stand now, each with its sentence."""
-        return [item for kind in self._kinds for item in _known(ctx, kind, incomplete.upper())]
+        return [item for kind in self._kinds for item in known_items(ctx, kind, incomplete.upper())]
 
 
-def _known(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
+def known_items(ctx: click.Context, kind: str, incomplete: str) -> list[CompletionItem]:
+    """Completions: names of a kind that begin so, of those that the daemon knows now."""
     from trimtab.cli.names import known  # noqa: PLC0415 - asks the daemon, which nothing but a Tab does
 
     options = {name: ctx.params.get(name) for name in ("url", "token", "token_file", "ca_file")}
