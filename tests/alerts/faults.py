@@ -310,6 +310,9 @@ THE_DAEMON: tuple[Fault, ...] = (
             labels={**_ON_DAEMON, "target": "ops"}),
     _daemon("TrimtabPushFailing", "trimtab_alertmanager_failing", "alertmanager", Gauge(0, 1), severity="critical",
             label='peer="am-0:9093"', for_minutes=2),
+    _daemon("TrimtabSilencesUnread", "trimtab_silence_reads_total", "silences", Counter(0, 4),
+            label='result="failed"', for_minutes=5, after_minutes=11),
+    _daemon("TrimtabRollupLate", "trimtab_rollup_lag_seconds", "rollup", Gauge(90, 900), for_minutes=5),
     _daemon("TrimtabReleaseStuck", "trimtab_release_left", "release", Gauge(None, 3), label=_OF_CLUSTER,
             for_minutes=60, labels={"cluster": CLUSTER}),
 )  # fmt: skip
