@@ -125,7 +125,8 @@ def test_energy_and_activity_of_a_job_are_their_means_over_time(hall: Hall) -> N
     hall.clock.advance(60)
     hall.settle()
     with hall.database.read() as connection:
-        row = connection.execute(sa.text("SELECT * FROM usage_1m WHERE workload = 'research/job-0'")).first()
+        statement = "SELECT * FROM usage_1m WHERE workload = 'research/job-0' AND at_ms = :at"
+        row = connection.execute(sa.text(statement), {"at": BEGIN_MS}).one()
     assert (row.gpus, row.activity_mean_ratio, row.power_watts, row.energy_joules) == pytest.approx(
         (1.0, 0.2, 300.0, 18_000.0)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -100,5 +101,6 @@ class Retention:
         if mode != 2 or free < 2 * FREED_PAGES:
             return f"; {free} pages are free for new ones"
         with self._database.write() as connection:
-            connection.execute(sa.text(f"PRAGMA incremental_vacuum({FREED_PAGES})")).fetchall()
+            driver: Any = connection.connection.driver_connection
+            driver.execute(f"PRAGMA incremental_vacuum({FREED_PAGES})").fetchall()
         return f"; {FREED_PAGES} of {free} free pages went back to the disk"

@@ -28,7 +28,7 @@ from trimtab.store.rollup_minute import minute_rows
 from trimtab.store.rollup_slots import Slots
 from trimtab.store.rollup_spans import SpanBook, TenureBook
 from trimtab.store.rollup_sums import BoardSums, Sums
-from trimtab.store.rollup_tiers import build_tier
+from trimtab.store.rollup_tiers import build_slice, slices
 from trimtab.store.rollup_write import State, write_rows
 
 MENDED_MINUTES_MAX = 2000
@@ -40,7 +40,10 @@ MARGIN_MS = 60_000
 POSTPONED_BEATS_MAX = 6
 """While a backlog comes in, sums and coarser steps are made anew this seldom."""
 _DAY_MS = 86_400_000
+BUILD_SECONDS_MAX = 15.0
+"""So long a beat builds coarser steps at most: whoever watches the beats must not take it for dead."""
 _RECEIVED, _FLUSHED = "received_ms", "flushed_ms"
+_BUILT = {QUARTER: "built_15m_ms", HOUR: "built_1h_ms"}
 
 
 @dataclass(slots=True)
@@ -74,7 +77,6 @@ class Rollup:
         hold_ms = round(hold_seconds * 1000)
         self._hold_ms = hold_ms
         now_ms = unix_ms(clock.now())
-        was_ms = self._state.get(_FLUSHED)
         self._flushed_ms = self._first_open_minute(now_ms)
         self._state.put({_FLUSHED: self._flushed_ms})
         self._spans.recall(self._flushed_ms)
@@ -86,10 +88,10 @@ class Rollup:
         self._seen: tuple[Board, ClusterSnapshot | None] | None = None
         self._board_sums: dict[int, BoardSums] = {}
         self._touched: dict[Tier, dict[int, set[int]]] = {QUARTER: {}, HOUR: {}}
-        """Steps of the coarser tiers, already built, some minutes of which were counted anew since: which GPUs."""
+        """Steps of the coarser tiers that are to be built, or built anew because minutes changed: of which slots."""
         self._unsummed: set[int] = set()
         self._postponed = 0
-        self._build_left(was_ms)
+        self._mark_unbuilt()
         self._lock = threading.Lock()
         self._mark_tail(now_ms)
 
@@ -184,9 +186,9 @@ class Rollup:
                 del self._board_sums[old]
         self._sums.boards(minute_ms, seen)
         self._sums.minute(minute_ms)
-        for tier in (QUARTER, HOUR):
+        for tier, steps in self._touched.items():
             if end_ms % tier.ms == 0:
-                self._build(tier, end_ms - tier.ms, None)
+                steps[end_ms - tier.ms] = set(range(len(self._slots)))
         self._state.put({_FLUSHED: end_ms})
         self._flushed_ms = end_ms
         self._buffer.forget(end_ms)
@@ -222,16 +224,18 @@ class Rollup:
             self._unsummed.discard(minute)
 
     def _build_touched(self) -> None:
-        """Coarser steps whose minutes changed."""
+        """Coarser steps that are over or whose minutes changed: quarters first, hours are made from them."""
+        until = self._clock.monotonic_seconds() + BUILD_SECONDS_MAX
         for tier, steps in self._touched.items():
             for at_ms in sorted(steps):
-                self._build(tier, at_ms, steps[at_ms])
+                for some in slices(np.array(sorted(steps[at_ms]), np.int64)):
+                    if self._clock.monotonic_seconds() > until:
+                        return  # the next beat goes on from here
+                    self._count(tier, build_slice(self._database, self._slots, tier, at_ms, some))
+                    steps[at_ms].difference_update(some.tolist())
+                self._sums.step(tier, at_ms)
                 del steps[at_ms]
-
-    def _build(self, tier: Tier, at_ms: int, slots: set[int] | None) -> None:
-        wanted = np.arange(len(self._slots)) if slots is None else np.array(sorted(slots), np.int64)
-        self._count(tier, build_tier(self._database, self._slots, tier, at_ms, wanted))
-        self._sums.step(tier, at_ms)
+            self._state.put({_BUILT[tier]: tier.floor_ms(self._flushed_ms)})
 
     def _note(self, now_ms: int) -> None:
         """Keep from where a restart has to count anew."""
@@ -256,13 +260,16 @@ class Rollup:
         # Whole hours, so that no coarser step is left half built.
         return max(HOUR.floor_ms(newest - FILLED_MS_MAX), flushed)
 
-    def _build_left(self, flushed: int | None) -> None:
-        """Have those coarser steps built that a daemon that was long away had begun."""
+    def _mark_unbuilt(self) -> None:
+        """Have those coarser steps built that an earlier daemon had rolled up minutes of and not come to."""
         for tier, steps in self._touched.items():
-            if flushed is None or flushed % tier.ms == 0:
+            built = self._state.get(_BUILT[tier])
+            if built is None:
+                self._state.put({_BUILT[tier]: tier.floor_ms(self._flushed_ms)})
                 continue
-            if tier.floor_ms(flushed) + tier.ms <= self._flushed_ms:
-                steps[tier.floor_ms(flushed)] = set(range(len(self._slots)))
+            until_ms = tier.floor_ms(self._flushed_ms)
+            for minute in self._sums.minutes(built, until_ms):
+                steps.setdefault(tier.floor_ms(minute), set(range(len(self._slots))))
 
     def _mark_tail(self, now_ms: int) -> None:
         """Have counted anew what an earlier daemon had heard and not yet written."""

@@ -94,11 +94,12 @@ class RollupReader:
     def tier_for(self, connection: Connection, since_ms: int, until_ms: int, *, points_max: int) -> Tier:
         """The finest tier that reaches back so far and needs no more points than these; else what comes nearest."""
         fits = [tier for tier in TIERS if (until_ms - since_ms) / tier.ms <= points_max] or [TIERS[-1]]
+        firsts = {tier: found[0] for tier in TIERS if (found := self.bounds(connection, tier)) is not None}
         reaches = []
-        for tier in TIERS:
-            bounds = self.bounds(connection, tier)
-            if bounds is not None:
-                reaches.append((bounds[0] <= since_ms + tier.ms, -bounds[0], tier))
+        for tier, first in firsts.items():
+            # A coarse step begins before what it is made of: where it holds no more, the finer tier reaches as far.
+            holds_all = all(first < other + coarse.ms for coarse, other in firsts.items() if coarse.ms > tier.ms)
+            reaches.append((holds_all or first <= since_ms + tier.ms, -first, tier))
         far = [tier for is_far, _, tier in reaches if is_far]
         if not far:
             oldest = [tier for _, _, tier in sorted(reaches, key=lambda one: -one[1])]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,18 @@ class Sums:
             connection.execute(sa.insert(rollup_usage).from_select(names, self._of_gpus(at_ms)))
             self._add_lost(connection, at_ms, {ids[tenure]: lost_ms for tenure, lost_ms in lost.items()})
             self._by_queue(connection, MINUTE, at_ms)
+
+    def minutes(self, since_ms: int, until_ms: int) -> Sequence[int]:
+        """Minutes of a stretch that are summed."""
+        usage = rollup_usage.c
+        wanted = (
+            usage.cluster == self._cluster,
+            usage.tier_seconds == MINUTE.seconds,
+            usage.at_ms >= since_ms,
+            usage.at_ms < until_ms,
+        )
+        with self._database.read() as connection:
+            return connection.execute(sa.select(usage.at_ms).where(*wanted).distinct()).scalars().all()
 
     def step(self, tier: Tier, at_ms: int) -> None:
         """Sum the minutes of a coarser step; the boards' own figures as well."""

@@ -1,7 +1,8 @@
-"""15-minute and 1-hour rows from the 1-minute rows, a few thousand GPUs at a time.
+"""15-minute and 1-hour rows from finer ones, a few thousand GPUs at a time.
 
 min, max and counts are those of the minutes; the mean is weighted by their counts; p95 is the nearest rank over the
-minutes' means: the level that at least 95 % of the minutes, each by its mean, did not exceed.
+minutes' means: the level that at least 95 % of the minutes, each by its mean, did not exceed. Of a quarter's fifteen
+minutes that is the highest, so the database makes quarters by itself; hours take all but p95 from the quarters.
 """
 
 from __future__ import annotations
@@ -12,118 +13,168 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 from numpy.typing import NDArray
+from sqlalchemy.engine import Connection
 
-from trimtab.model.rollup import MINUTE, ROLLED, STATES, STATISTICS, Tier, state_column
+from trimtab.model.rollup import HOUR, MINUTE, QUARTER, ROLLED, STATES, STATISTICS, RolledMetric, Tier, state_column
 from trimtab.store.database import Database
 from trimtab.store.rollup_minute import Rows
 from trimtab.store.rollup_slots import Slots
-from trimtab.store.rollup_write import write_rows
+from trimtab.store.rollup_write import delete_rows, write_rows
 from trimtab.store.tables_rollup import GPU_TABLES
 
-SLICE_ROWS = 60_000
-"""Minute rows read at once."""
-_ABSENT = -(2**31)
-_MINUTES = GPU_TABLES[MINUTE.name].c
-_COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
-    _MINUTES.gpu_id,
-    _MINUTES.tenure_id,
-    *(_MINUTES[state_column(state)] for state in STATES),
-    *(_MINUTES[metric.samples] for metric in ROLLED),
-    *(
-        sa.func.coalesce(_MINUTES[metric.stored(statistic)], sa.literal_column(str(_ABSENT)))
-        for metric in ROLLED
-        for statistic in STATISTICS[:3]
-    ),
-)
+SLICE_GPUS = 2000
+"""GPUs a transaction: a commit of reports waits a tenth of a second for it on SQLite."""
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
 _STATES_FROM = 2
 _COUNTS_FROM = _STATES_FROM + len(STATES)
 _VALUES_FROM = _COUNTS_FROM + len(ROLLED)
 
 
-def build_tier(database: Database, slots: Slots, tier: Tier, at_ms: int, wanted: NDArray[np.int64]) -> int:
-    """Make the rows of one step of these slots (sorted) anew from its minutes; how many. Raises StoreError."""
-    ids = slots.ids()
-    many = max(SLICE_ROWS // (tier.seconds // MINUTE.seconds), 1)
-    done = 0
-    for first in range(0, len(wanted), many):
-        some = wanted[first : first + many]
-        found = _read(database, tier, at_ms, ids[some])
-        rows = combined(found, slots)
-        done += write_rows(database, tier, at_ms, rows, ids=ids, replaced=some)
-    return done
-
-
-def _read(database: Database, tier: Tier, at_ms: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    minutes = range(at_ms, at_ms + tier.ms, MINUTE.ms)
-    blocks = [np.zeros((0, len(_COLUMNS)), np.int64)]
-    wanted = numbers.tolist()
+def build_slice(database: Database, slots: Slots, tier: Tier, at_ms: int, some: Ints) -> int:
+    """Make the rows of one step anew, of at most SLICE_GPUS slots (ascending); how many rows. Raises StoreError."""
+    numbers = slots.ids()[some]
+    if tier is QUARTER:
+        return _quarter(database, at_ms, [int(number) for number in numbers])
+    if tier is not HOUR:
+        raise ValueError(f"{tier.name} rows are made from samples")
     with database.read() as connection:
-        # Minute by minute: rows of one minute lie together, those of one GPU do not.
-        for minute in minutes:
-            for ids in _chunks(wanted):
-                statement = sa.select(*_COLUMNS).where(_MINUTES.at_ms == minute, _MINUTES.gpu_id.in_(ids))
-                rows = connection.execute(statement).all()
-                if rows:
-                    blocks.append(np.array([tuple(row) for row in rows], np.int64))
+        quarters = _rows(connection, QUARTER, range(at_ms, at_ms + tier.ms, QUARTER.ms), _QUARTERS, numbers)
+        means = _rows(connection, MINUTE, range(at_ms, at_ms + tier.ms, MINUTE.ms), _MEANS, numbers)
+    rows = combined(quarters, means, slots)
+    return write_rows(database, tier, at_ms, rows, ids=slots.ids(), replaced=some)
+
+
+# --- quarters, by the database
+
+
+def _quarter(database: Database, at_ms: int, numbers: Sequence[int]) -> int:
+    minutes, table = GPU_TABLES[MINUTE.name].c, GPU_TABLES[QUARTER.name]
+    values: dict[str, sa.ColumnElement[Any]] = {
+        "at_ms": sa.literal(at_ms, sa.BigInteger),
+        "gpu_id": minutes.gpu_id,
+        "tenure_id": minutes.tenure_id,
+    }
+    values |= {state_column(state): sa.func.sum(minutes[state_column(state)]) for state in STATES}
+    for metric in ROLLED:
+        values |= _of_minutes(metric)
+    wanted = (minutes.at_ms.in_(list(range(at_ms, at_ms + QUARTER.ms, MINUTE.ms))), minutes.gpu_id.in_(numbers))
+    summed = sa.select(*values.values()).where(*wanted).group_by(minutes.gpu_id, minutes.tenure_id)
+    with database.write() as connection:
+        delete_rows(connection, QUARTER, at_ms, numbers)
+        return connection.execute(sa.insert(table).from_select(list(values), summed)).rowcount
+
+
+def _of_minutes(metric: RolledMetric) -> dict[str, sa.ColumnElement[Any]]:
+    minutes = GPU_TABLES[MINUTE.name].c
+    samples = minutes[metric.samples]
+    low, mean, high = (minutes[metric.stored(one)] for one in STATISTICS[:3])
+    kind = sa.SmallInteger if metric.is_small else sa.Integer
+    weighed = sa.cast(sa.func.sum(sa.cast(mean, sa.BigInteger) * samples), sa.Float)
+    counted = sa.func.nullif(sa.func.sum(samples), 0)
+    return {
+        metric.stored("min"): sa.func.min(low),
+        metric.stored("mean"): sa.cast(sa.func.round(weighed / counted), kind),
+        metric.stored("max"): sa.func.max(high),
+        metric.stored("p95"): sa.func.max(mean),  # ceil(0.95 n) is n up to n = 19
+        metric.samples: sa.func.sum(samples),
+    }
+
+
+# --- hours
+
+_QUARTERS = (
+    "gpu_id",
+    "tenure_id",
+    *(state_column(state) for state in STATES),
+    *(metric.samples for metric in ROLLED),
+    *(metric.stored(statistic) for metric in ROLLED for statistic in STATISTICS[:3]),
+)
+_MEANS = ("gpu_id", "tenure_id", *(metric.stored("mean") for metric in ROLLED))
+
+
+def _rows(connection: Connection, tier: Tier, moments: range, columns: Sequence[str], numbers: Ints) -> Floats:
+    """Rows of several steps as one array; NaN where there is nothing. All numbers here are far below 2⁵³."""
+    driver: Any = connection.connection.driver_connection
+    picked = f"SELECT {', '.join(columns)} FROM {GPU_TABLES[tier.name].name} WHERE at_ms"
+    wanted = [int(number) for number in numbers]
+    is_sqlite = connection.dialect.name == "sqlite"
+    blocks = [np.zeros((0, len(columns)))]
+    cursor = driver.cursor()
+    try:
+        # Step by step: rows of one step lie together, those of one GPU do not.
+        for moment in moments:
+            if is_sqlite:
+                marks = ", ".join("?" * len(wanted))
+                cursor.execute(f"{picked} = ? AND gpu_id IN ({marks})", (moment, *wanted))
+            else:
+                cursor.execute(f"{picked} = %s AND gpu_id = ANY(%s)", (moment, wanted))
+            if rows := cursor.fetchall():
+                blocks.append(np.array(rows, np.float64))
+    finally:
+        cursor.close()
     return np.concatenate(blocks)
 
 
-def _chunks(numbers: Sequence[int], many: int = 4000) -> Iterator[Sequence[int]]:
-    for first in range(0, len(numbers), many):
-        yield numbers[first : first + many]
-
-
-def combined(found: NDArray[np.int64], slots: Slots) -> Rows:
-    """Rows of a coarser step from minute rows (columns as read)."""
-    keys, row = np.unique(found[:, 0] << 32 | found[:, 1], return_inverse=True)
-    row = row.astype(np.int64)
+def combined(quarters: Floats, means: Floats, slots: Slots) -> Rows:
+    """Rows of an hour from rows of its quarters, and the means of its minutes for p95."""
+    keys, row = np.unique(_keys(quarters), return_inverse=True)
     count = len(keys)
     state_ms = np.zeros((count, len(STATES)), np.int64)
-    np.add.at(state_ms, row, found[:, _STATES_FROM:_COUNTS_FROM])
+    np.add.at(state_ms, row, quarters[:, _STATES_FROM:_COUNTS_FROM].astype(np.int64))
     counts = np.zeros((count, len(ROLLED)), np.int64)
-    np.add.at(counts, row, found[:, _COUNTS_FROM:_VALUES_FROM])
+    np.add.at(counts, row, quarters[:, _COUNTS_FROM:_VALUES_FROM].astype(np.int64))
     stats = np.full((count, len(ROLLED), len(STATISTICS)), np.nan)
+    of_minutes = np.searchsorted(keys, _keys(means))
     for place, metric in enumerate(ROLLED):
-        low, mean, high = (found[:, _VALUES_FROM + 3 * place + one] for one in range(3))
-        weight = found[:, _COUNTS_FROM + place]
-        known = (weight > 0) & (mean != _ABSENT)
-        if known.any():
-            said = _Minutes(row[known], low[known], mean[known], high[known], weight[known])
-            _combine(said, stats[:, place], metric.per_unit)
+        weight = quarters[:, _COUNTS_FROM + place]
+        values = quarters[:, _VALUES_FROM + 3 * place : _VALUES_FROM + 3 * place + 3]
+        known = weight > 0
+        _combine(stats[:, place], row[known], values[known], weight[known])
+        _p95(stats[:, place, 3], of_minutes, means[:, 2 + place], keys=keys, of=_keys(means))
+        stats[:, place] /= metric.per_unit
     gpu = np.array([slots.slot_of_id(int(key >> 32)) or 0 for key in keys], np.int64)
-    order = np.lexsort((keys & (2**32 - 1), gpu))
-    return Rows(
-        gpu=gpu[order],
-        tenure=(keys & (2**32 - 1))[order],
-        state_ms=state_ms[order],
-        counts=counts[order],
-        stats=stats[order],
-    )
+    tenure = keys & (2**32 - 1)
+    order = np.lexsort((tenure, gpu))
+    return Rows(gpu[order], tenure[order], state_ms[order], counts[order], stats[order])
 
 
-class _Minutes:
-    """What the minutes say of one metric, sorted by row and mean."""
-
-    def __init__(
-        self,
-        row: NDArray[np.int64],
-        low: NDArray[np.int64],
-        mean: NDArray[np.int64],
-        high: NDArray[np.int64],
-        weight: NDArray[np.int64],
-    ) -> None:
-        order = np.lexsort((mean, row))
-        self.row, self.low, self.mean = row[order], low[order], mean[order]
-        self.high, self.weight = high[order], weight[order]
+def _keys(rows: Floats) -> Ints:
+    return rows[:, 0].astype(np.int64) << 32 | rows[:, 1].astype(np.int64)
 
 
-def _combine(said: _Minutes, stats: NDArray[np.float64], per_unit: float) -> None:
-    starts = np.flatnonzero(np.concatenate(([True], said.row[1:] != said.row[:-1])))
-    sizes = np.diff(np.append(starts, len(said.row)))
-    found = said.row[starts]
-    samples = np.add.reduceat(said.weight, starts)
-    ranks = -(-sizes * 19 // 20)  # nearest rank: ceil(0.95 n)
-    stats[found, 0] = np.minimum.reduceat(said.low, starts) / per_unit
-    stats[found, 1] = np.add.reduceat(said.mean * said.weight, starts) / samples / per_unit
-    stats[found, 2] = np.maximum.reduceat(said.high, starts) / per_unit
-    stats[found, 3] = said.mean[starts + ranks - 1] / per_unit
+def _combine(stats: Floats, row: Ints, values: Floats, weight: Floats) -> None:
+    if not len(row):
+        return
+    order = np.argsort(row, kind="stable")
+    row, values, weight = row[order], values[order], weight[order]
+    starts = _starts(row)
+    found = row[starts]
+    stats[found, 0] = np.minimum.reduceat(values[:, 0], starts)
+    stats[found, 1] = np.add.reduceat(values[:, 1] * weight, starts) / np.add.reduceat(weight, starts)
+    stats[found, 2] = np.maximum.reduceat(values[:, 2], starts)
+
+
+def _p95(stats: Floats, row: Ints, mean: Floats, *, keys: Ints, of: Ints) -> None:
+    """Nearest rank: ceil(0.95 n) without a float."""
+    known = ~np.isnan(mean) & (row < len(keys))
+    known[known] = keys[row[known]] == of[known]
+    row, mean = row[known], mean[known]
+    if not len(row):
+        return
+    order = np.lexsort((mean, row))
+    row, mean = row[order], mean[order]
+    starts = _starts(row)
+    sizes = np.diff(np.append(starts, len(row)))
+    stats[row[starts]] = mean[starts + -(-sizes * 19 // 20) - 1]
+
+
+def _starts(row: Ints) -> Ints:
+    return np.flatnonzero(np.concatenate(([True], row[1:] != row[:-1])))
+
+
+def slices(slots: Ints) -> Iterator[Ints]:
+    """Slots in handfuls of SLICE_GPUS."""
+    for first in range(0, len(slots), SLICE_GPUS):
+        yield slots[first : first + SLICE_GPUS]

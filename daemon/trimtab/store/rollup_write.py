@@ -42,7 +42,7 @@ def write_rows(
     done = 0
     for slots, begin, end in _slices(np.union1d(replaced, gpus), gpus):
         with database.write() as connection:
-            _delete(connection, tier, at_ms, [int(ids[slot]) for slot in slots])
+            delete_rows(connection, tier, at_ms, [int(ids[slot]) for slot in slots])
             if end > begin:
                 insert(database, connection, tier, list(zip(*(one[begin:end] for one in values), strict=True)))
         done += end - begin
@@ -82,7 +82,8 @@ def _or_none(values: NDArray[np.int64], absent: NDArray[np.bool_]) -> list[Any]:
     return found
 
 
-def _delete(connection: Connection, tier: Tier, at_ms: int, numbers: Sequence[int]) -> None:
+def delete_rows(connection: Connection, tier: Tier, at_ms: int, numbers: Sequence[int]) -> None:
+    """Take away the rows of some GPUs (by their numbers) of one step."""
     table = GPU_TABLES[tier.name]
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(
