@@ -13,10 +13,13 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
 
 from dashboards.panels import BLUE, ORANGE, POSTGRESQL, PROMETHEUS, Panel, to_builder
+from dashboards.queries import cluster
 
 WIDTH = 24
 TAG = "trimtab"
 PROMETHEUS_UID, POSTGRESQL_UID = "trimtab-prometheus", "trimtab-postgresql"
+PROMETHEUS_NAME, POSTGRESQL_NAME = "trimtab Prometheus", "trimtab history"
+"""As `trimtab setup` makes them; a test holds the two together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +148,12 @@ def _height(row: Row) -> int:
 
 
 def _source(sheet: Sheet) -> dashboard.DatasourceVariable:
-    name, label, kind, uid = (
-        ("sql", "History", POSTGRESQL.type_val, POSTGRESQL_UID)
+    name, label, kind, called, uid = (
+        ("sql", "History", POSTGRESQL.type_val, POSTGRESQL_NAME, POSTGRESQL_UID)
         if sheet.is_history
-        else ("datasource", "Prometheus", PROMETHEUS.type_val, PROMETHEUS_UID)
+        else ("datasource", "Prometheus", PROMETHEUS.type_val, PROMETHEUS_NAME, PROMETHEUS_UID)
     )
-    chosen = model.VariableOption(selected=True, text=uid, value=uid)
+    chosen = model.VariableOption(selected=True, text=called, value=uid)
     return (
         dashboard.DatasourceVariable(name)
         .type(str(kind))
@@ -186,6 +189,9 @@ def _variables(sheet: Sheet) -> list[dashboard.QueryVariable]:
     return made
 
 
+_UNDER_WAY = 'state=~"held|confirmed|submitted"'
+
+
 def _annotations(sheet: Sheet) -> list[cog.Builder[model.AnnotationQuery]]:
     if sheet.is_history:
         return [_marks(name, colour) for name, (colour, _) in _MARKS.items()]
@@ -195,7 +201,7 @@ def _annotations(sheet: Sheet) -> list[cog.Builder[model.AnnotationQuery]]:
         .datasource(PROMETHEUS)
         .enable(True)
         .icon_color(ORANGE)
-        .expr('trimtab_finding_info{cluster=~"$cluster"}')
+        .expr(cluster("finding_info", by="cluster, finding, rule, severity, action, node, gpu, workload"))
         .title_format("{{finding}} {{rule}}")
         .text_format("{{node}} {{gpu}} {{workload}}: {{action}}")
         .tag_keys("severity,rule")
@@ -207,7 +213,7 @@ def _annotations(sheet: Sheet) -> list[cog.Builder[model.AnnotationQuery]]:
         .datasource(PROMETHEUS)
         .enable(True)
         .icon_color(BLUE)
-        .expr('trimtab_command_info{cluster=~"$cluster", state=~"held|confirmed|submitted"}')
+        .expr(cluster("command_info", _UNDER_WAY, by="cluster, command, rule, kind, state, node, workload"))
         .title_format("{{command}} {{rule}}")
         .text_format("{{kind}} {{node}} {{workload}}: {{state}}")
         .tag_keys("rule,kind")

@@ -43,7 +43,10 @@ def test_grafana_gets_sources_folder_and_dashboards(host: Host) -> None:
     assert len(sheets) == 9
     for sheet in sheets:
         chosen = sheet["templating"]["list"][0]
-        assert (chosen["type"], chosen["current"]["value"]) == ("datasource", source.uid)
+        assert (chosen["type"], chosen["current"]) == (
+            "datasource",
+            {"selected": True, "text": source.name, "value": source.uid},
+        )
 
 
 def test_where_the_history_is_in_postgresql_grafana_reads_it_with_a_password_from_a_file(host: Host) -> None:
