@@ -205,6 +205,17 @@ def test_text_in_chinese_far_past_every_limit_arrives_with_its_first_line_whole(
     assert CHINESE_FIRST_LINE in case.heard(receiver)[0]
 
 
+@pytest.mark.parametrize("character", ["x", "字", "🔥"])
+def test_a_first_line_that_nobody_should_write_is_cut_and_taken(
+    receiver: Receiver, sender: Sender, character: str
+) -> None:
+    long = character * 3000
+    for verb in (Verb.OPEN, Verb.UPDATE):
+        assert sender.send(a_message(verb, first_line=long, title=long), None)
+    assert receiver.refusals == []
+    assert getattr(receiver, "unseen", []) == []
+
+
 def test_as_much_of_a_long_text_is_kept_as_there_is_room_for(receiver: Receiver, sender: Sender) -> None:
     sender.send(a_long_chinese_message(), None)
     body = receiver.requests[0].body.decode()

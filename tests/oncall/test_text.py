@@ -58,11 +58,17 @@ def test_a_fitted_body_fits_with_its_escapes(text: str, limit: int) -> None:
     assert len(build(text * 10)) > limit or kept == text * 10
 
 
-@given(first=TEXTS, lines=st.lists(TEXTS, max_size=5), limit=st.integers(200, 3000), size=SIZES)
+@given(
+    first=TEXTS,
+    lines=st.lists(TEXTS, max_size=5),
+    repeated=st.integers(1, 200),
+    limit=st.integers(200, 3000),
+    size=SIZES,
+)
 def test_plain_text_keeps_first_line_and_links(
-    first: str, lines: list[str], limit: int, size: Callable[[str], int]
+    first: str, lines: list[str], repeated: int, limit: int, size: Callable[[str], int]
 ) -> None:
-    message = a_message(first_line=first, lines=tuple(lines))
+    message = a_message(first_line=first, lines=tuple(line * repeated for line in lines))
     text = plain(message, limit, size=size)
     assert size(text) <= limit
     tail = "".join(f"\n{link.text}: {link.href}" for link in links(message))

@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from trimtab.model.advice import Severity
 from trimtab.model.oncall import Message, Verb
 from trimtab.show.catalogue import Catalogue
-from trimtab.show.oncall.sender import cut_bytes, utf8_bytes
+from trimtab.show.oncall.sender import cut_bytes, utf8_bytes, utf16_units
+
+HEADLINE_CHARACTERS_MAX = 400
+"""A first line has 110 and its marks; this holds whatever was written there by mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +33,13 @@ def headline(message: Message) -> str:
     marks = [words.say("oncall-mark-drill")] if message.is_drill else []
     if message.is_repeat:
         marks.append(words.say("oncall-mark-repeat"))
-    return one_line(" ".join((*marks, message.first_line)))
+    return _bounded(" ".join((*marks, message.first_line)))
 
 
 def title(message: Message) -> str:
     """What threads and mails are called, the same from opening to end."""
     mark = Catalogue(message.locale).say("oncall-mark-drill") + " " if message.is_drill else ""
-    return one_line(mark + message.title)
+    return _bounded(mark + message.title)
 
 
 def detail(message: Message) -> str:
@@ -88,6 +91,11 @@ def colour(message: Message, *, bad: str, warned: str, told: str, good: str) -> 
 def wants_notice(message: Message) -> bool:
     """Whether somebody is to be called by name: at the opening, and when it gets worse."""
     return message.verb is Verb.OPEN or (message.verb is Verb.UPDATE and message.is_loud)
+
+
+def _bounded(text: str) -> str:
+    """On one line, and never so long that it alone fills a target's room."""
+    return cut_bytes(one_line(text), HEADLINE_CHARACTERS_MAX, size=utf16_units)
 
 
 def one_line(text: str) -> str:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from trimtab.clock import iso
 from trimtab.model.oncall import Message, Verb
-from trimtab.show.oncall.text import headline, one_line
+from trimtab.show.oncall import text
 
 Kind = Literal["incident.opened", "incident.updated", "incident.acknowledged", "incident.resolved", "note"]
 Moment = Annotated[str, Meta(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$", description="UTC, ISO 8601")]
@@ -74,8 +74,8 @@ def body_of(message: Message, lines: list[str]) -> WebhookBody:
             key=message.key,
             sequence=message.sequence,
             severity=message.severity.value,
-            first_line=headline(message),
-            title=one_line(message.title),
+            first_line=text.headline(message),
+            title=text.title(message),
             lines=lines,
             rule=message.rule,
             subject=WebhookSubject(
