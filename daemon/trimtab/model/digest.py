@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 
 from trimtab.model.advice import Action, Severity
 from trimtab.model.past import GpuTimeState
@@ -145,15 +146,29 @@ class RuleGain:
     gpus_unlocked: int = 0
 
 
+class ProspectKind(StrEnum):
+    """What a prospect rests on."""
+
+    RECOMMENDATION = "recommendation"
+    """Open advice: its gain, for as often as its horizon fits into a week."""
+    FINDING = "finding"
+    """A finding that stands: the GPUs it takes, for a week."""
+    IDLE_QUEUE = "idle_queue"
+    """A queue that held GPUs idle: as much again in a week."""
+    STRANDED = "stranded"
+    """Free GPUs that no waiting job could use: as many again in a week."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prospect:
-    """What would pay next week: one sentence with the GPU-hours that it is about, and what they are made of."""
+    """What would pay in the week to come, if it goes on as it was: what it is about and the GPU-hours in it."""
 
-    sentence: str
+    kind: ProspectKind
+    subject: str
+    """A recommendation's or finding's own sentence, or a queue's name."""
     gpu_hours: float
-    basis: str
     name: str = ""
-    """`R11`, where it is a recommendation."""
+    """`R11`, `F31`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""The digest: counted from what was kept, and put into words and pictures."""
