@@ -17,7 +17,7 @@ class RollupSettings(Section, frozen=True, kw_only=True):
     is_on: bool = True
     """Without roll-ups there is no past beyond the raw reports."""
     minute_days: MinuteDays = 2.0
-    """1-minute rows: about 115 bytes a GPU and minute on SQLite, 190 on PostgreSQL."""
+    """1-minute rows: about 160 bytes a GPU and minute on SQLite, 280 on PostgreSQL."""
     quarter_days: Positive = 14.0
     """15-minute rows."""
     hour_days: Positive = 400.0
