@@ -171,6 +171,27 @@ class Prospect:
     """`R11`, `F31`."""
 
 
+class LeftOutKind(StrEnum):
+    """Why something is not in the figures."""
+
+    NOTHING_KEPT = "nothing_kept"
+    BEGINS_LATER = "begins_later"
+    """What is kept begins later than was asked for (`at`)."""
+    DRILLS = "drills"
+    HISTORY_ONLY = "history_only"
+    """Findings that rest on reports which came too late to act on."""
+    DRY_RUNS = "dry_runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """One thing that is not counted: how many of it, or from when on things are counted."""
+
+    kind: LeftOutKind
+    count: int = 0
+    at: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
     """The whole of it. `since` and `until` are what was asked; `covered_since` and `covered_until` what is counted."""
@@ -192,5 +213,5 @@ class Digest:
     offenders: tuple[Dossier, ...] = ()
     gains: tuple[RuleGain, ...] = ()
     prospects: tuple[Prospect, ...] = ()
-    left_out: tuple[str, ...] = ()
-    """What is not counted, and why, as sentences."""
+    left_out: tuple[LeftOut, ...] = ()
+    """What is not counted, and why."""

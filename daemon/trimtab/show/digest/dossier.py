@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from trimtab.model.advice import OpenFinding, worst
 from trimtab.model.command import Command, CommandState
@@ -36,42 +37,36 @@ Device = tuple[str, str]
 """Node and GPU; "" = the node as a whole."""
 
 
-def offenders(
-    incidents: Iterable[Incident],
-    findings: Sequence[OpenFinding],
-    events: Sequence[NodeEvent],
-    commands: Sequence[Command],
-    window: Window | None,
-) -> tuple[Dossier, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of devices besides their incidents."""
+
+    findings: Sequence[OpenFinding] = ()
+    events: Sequence[NodeEvent] = ()
+    commands: Sequence[Command] = ()
+    window: Window | None = None
+
+
+def offenders(incidents: Iterable[Incident], known: Known) -> tuple[Dossier, ...]:
     """Devices with at least two incidents, the worst first."""
     by_device: dict[Device, list[Incident]] = {}
     for incident in real(incidents):
         if incident.subject.node:
             by_device.setdefault((incident.subject.node, incident.subject.gpu or ""), []).append(incident)
-    found = [
-        _dossier(device, of, findings, events, commands, window)
-        for device, of in by_device.items()
-        if len(of) >= INCIDENTS_MIN
-    ]
+    found = [_dossier(device, of, known) for device, of in by_device.items() if len(of) >= INCIDENTS_MIN]
     found.sort(key=lambda one: (-one.worst_action.rank, -one.incidents, one.node, one.gpu))
     return tuple(found[:OFFENDERS_MAX])
 
 
-def _dossier(
-    device: Device,
-    incidents: Sequence[Incident],
-    findings: Sequence[OpenFinding],
-    events: Sequence[NodeEvent],
-    commands: Sequence[Command],
-    window: Window | None,
-) -> Dossier:
+def _dossier(device: Device, incidents: Sequence[Incident], known: Known) -> Dossier:
     node, gpu = device
-    reading = _reading(device, window)
+    reading = _reading(device, known.window)
     info = reading.info if reading is not None else None
     pci = info.pci if info is not None else None
-    said = [one for one in events if one.node == node and _is_of(one, gpu, pci)]
-    mine = [one for one in findings if (one.finding.subject.node, one.finding.subject.gpu or "") == device]
-    driver = (window.driver_version.get(node) if window is not None else None) or (info.driver if info else None)
+    said = [one for one in known.events if one.node == node and _is_of(one, gpu, pci)]
+    mine = [one for one in known.findings if (one.finding.subject.node, one.finding.subject.gpu or "") == device]
+    drivers = known.window.driver_version if known.window is not None else {}
+    driver = drivers.get(node) or (info.driver if info else None)
     return Dossier(
         node=node,
         gpu=gpu,
@@ -84,7 +79,7 @@ def _dossier(
         events=tuple(_line(one) for one in said[-EVENTS_MAX:]),
         events_left_out=max(len(said) - EVENTS_MAX, 0),
         health=_health(reading),
-        tried=_tried(node, commands),
+        tried=_tried(node, known.commands),
         worst_action=worst([one.finding.action for one in mine] or [one.action for one in incidents]),
     )
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
 from typing import Protocol
 
-from trimtab.clock import iso
 from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.command import Command, Outcome
-from trimtab.model.digest import DayHours, Digest
+from trimtab.model.digest import DayHours, Digest, LeftOut, LeftOutKind
 from trimtab.model.oncall import Incident
 from trimtab.model.past import GpuTimes
 from trimtab.model.window import NodeEvent, Window
@@ -25,7 +24,7 @@ from trimtab.show.digest.count import (
     real,
     rule_gains,
 )
-from trimtab.show.digest.dossier import offenders
+from trimtab.show.digest.dossier import Known, offenders
 
 INCIDENTS_MAX = 10_000
 EVENTS_MAX = 100_000
@@ -104,10 +103,18 @@ def make_digest(source: DigestSource, *, since: datetime, until: datetime, now: 
         days=tuple(_days(source.hours, times, zone)),
         energy_kwh=energy_kwh(times),
         incidents=incident_summary(incidents, since, until),
-        offenders=offenders(begun, findings, _events(source.facts, begun, since, until), commands, source.window),
+        offenders=offenders(
+            begun,
+            Known(
+                findings=findings,
+                events=_events(source.facts, begun, since, until),
+                commands=commands,
+                window=source.window,
+            ),
+        ),
         gains=rule_gains(commands, _outcomes(source.facts, commands), since, until),
         prospects=prospects(commands, [one for one in findings if one.state is FindingState.OPEN], times),
-        left_out=tuple(_left_out(incidents, findings, commands, times, since, until)),
+        left_out=(*_begins_later(times, since), *_left_out(incidents, findings, commands, times)),
     )
 
 
@@ -134,25 +141,20 @@ def _days(hours: Hours, times: GpuTimes, zone: tzinfo) -> Iterator[DayHours]:
         begin = end
 
 
+def _begins_later(times: GpuTimes, since: datetime) -> Iterator[LeftOut]:
+    if times.rows and (times.since - since).total_seconds() > GAP_SECONDS:
+        yield LeftOut(kind=LeftOutKind.BEGINS_LATER, at=times.since)
+
+
 def _left_out(
-    incidents: Sequence[Incident],
-    findings: Sequence[OpenFinding],
-    commands: Sequence[Command],
-    times: GpuTimes,
-    since: datetime,
-    until: datetime,
-) -> Iterator[str]:
-    """Sentences on what is not in the figures."""
+    incidents: Sequence[Incident], findings: Sequence[OpenFinding], commands: Sequence[Command], times: GpuTimes
+) -> Iterator[LeftOut]:
+    """What is not in the figures."""
+    counts = {
+        LeftOutKind.DRILLS: sum(1 for one in incidents if one.is_drill),
+        LeftOutKind.HISTORY_ONLY: sum(1 for one in findings if not is_counted(one)),
+        LeftOutKind.DRY_RUNS: sum(1 for one in commands if one.is_dry),
+    }
     if not times.rows:
-        yield f"Nothing is kept of the time between {iso(since)} and {iso(until)}."
-    elif (times.since - since).total_seconds() > GAP_SECONDS:
-        yield f"What is kept begins at {iso(times.since)}; nothing before it is counted."
-    drills = sum(1 for one in incidents if one.is_drill)
-    if drills:
-        yield f"{drills} drills are not counted."
-    old = sum(1 for one in findings if not is_counted(one))
-    if old:
-        yield f"{old} findings rest on reports that came too late to act on; they are history and not counted."
-    dry = sum(1 for one in commands if one.is_dry)
-    if dry:
-        yield f"{dry} commands were dry runs and are not counted."
+        yield LeftOut(kind=LeftOutKind.NOTHING_KEPT)
+    yield from (LeftOut(kind=kind, count=count) for kind, count in counts.items() if count)
