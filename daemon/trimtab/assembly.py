@@ -101,6 +101,7 @@ class Daemon:
             received=self._ingest_counts,
             started_at=self._started_at,
             rollup=self._keeping.facts,
+            door_answers=self._door_answers,
             oncall=OnCallLook(
                 self._history, self._duty.arbiter, self._duty.counts, has_targets=bool(self._duty.targets)
             ),
@@ -351,6 +352,9 @@ class Daemon:
         return f"{gone} reports older than {journal_days:g} days left the journal"
 
     # --- what /metrics and doctor see
+
+    def _door_answers(self) -> Mapping[str, int]:
+        return self._door.refusals.answers_total()
 
     def view(self) -> DaemonView:
         """The daemon as it stands."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -72,6 +72,7 @@ class Vantage:
     started_at: datetime
     oncall: OnCallLook | None = None
     rollup: Callable[[], RollupFacts | None] = lambda: None
+    door_answers: Callable[[], Mapping[str, int]] = dict
 
     def view(self) -> DaemonView:
         """The daemon as it stands."""
@@ -113,6 +114,7 @@ class Vantage:
             oncall=self.oncall.facts(now) if self.oncall is not None else None,
             budget=central.budget,
             rollup=self.rollup(),
+            door_answers_total=self.door_answers(),
         )
         return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
 

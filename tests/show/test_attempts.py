@@ -17,7 +17,7 @@ from tests.fakes.people import TOKEN, Served, a_board, serving
 from trimtab.errors import StoreError
 from trimtab.model.people import Role
 from trimtab.show.attempts import PEERS_MAX, Attempts, TooManyAttempts, network_of
-from trimtab.show.refusals import LINES_PER_MINUTE_MAX, Refusals
+from trimtab.show.refusals import LINES_PER_MINUTE_MAX, Answer, Refusals
 
 WRONG = {"token": "trimtab_" + "x" * 43}
 
@@ -121,6 +121,8 @@ def test_guessing_at_the_form_ends_with_429_and_a_right_token_waits_too(served: 
     assert requests.post(url, json={"token": TOKEN}, timeout=5).status_code == 200
     what = [line.what for line in served.register.lines]
     assert what == ["refused to sign in", "held up sign-ins", "signed in"]
+    counted = served.door.refusals.answers_total()
+    assert {name: count for name, count in counted.items() if count} == {"wrong": 5, "held_up": 3, "signed_in": 1}
 
 
 def test_guessing_bearer_tokens_and_links_is_the_same_bucket(served: Served) -> None:
@@ -157,10 +159,10 @@ def test_ten_thousand_guesses_leave_a_few_lines_in_the_audit() -> None:
     clock, lines = FakeClock(), []
     refusals = Refusals(clock=clock, write=lambda *line: lines.append(line))
     for _ in range(10_000):
-        refusals.tell(who="peer 10.0.0.7", what="refused to sign in", why="a wrong token")
+        refusals.tell(Answer.WRONG, who="peer 10.0.0.7", what="refused to sign in", why="a wrong token")
     assert lines == [("peer 10.0.0.7", "refused to sign in", "a wrong token")]
     clock.advance(60)
-    refusals.tell(who="peer 10.0.0.7", what="refused to sign in", why="a wrong token")
+    refusals.tell(Answer.WRONG, who="peer 10.0.0.7", what="refused to sign in", why="a wrong token")
     assert lines[1:] == [
         ("peer 10.0.0.7", "refused to sign in", "a wrong token (9999 more like it since the last line)")
     ]
@@ -170,10 +172,10 @@ def test_from_ten_thousand_addresses_too() -> None:
     clock, lines = FakeClock(), []
     refusals = Refusals(clock=clock, write=lambda *line: lines.append(line))
     for number in range(10_000):
-        refusals.tell(who=f"peer {number}", what="refused to sign in", why="a wrong token")
+        refusals.tell(Answer.WRONG, who=f"peer {number}", what="refused to sign in", why="a wrong token")
     assert len(lines) == LINES_PER_MINUTE_MAX
     clock.advance(60)
-    refusals.tell(who="peer 9999", what="refused to sign in", why="a wrong token")
+    refusals.tell(Answer.WRONG, who="peer 9999", what="refused to sign in", why="a wrong token")
     assert lines[-1][2] == "a wrong token (1 more like it since the last line)"
 
 
@@ -181,4 +183,6 @@ def test_a_refusal_stands_although_its_line_cannot_be_kept() -> None:
     def away(*_: str) -> None:
         raise StoreError("the database is out of reach")
 
-    Refusals(clock=FakeClock(), write=away).tell(who="peer 10.0.0.7", what="refused to sign in", why="a wrong token")
+    Refusals(clock=FakeClock(), write=away).tell(
+        Answer.WRONG, who="peer 10.0.0.7", what="refused to sign in", why="a wrong token"
+    )

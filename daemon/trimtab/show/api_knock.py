@@ -9,6 +9,7 @@ from trimtab.errors import TrimtabError
 from trimtab.model.people import Role
 from trimtab.show.api_routes import ApiError, Scope
 from trimtab.show.auth import CSRF_HEADER, Caller, Door, Knock, cookie_name
+from trimtab.show.refusals import Answer
 
 SAFE_METHODS = ("GET", "HEAD")
 SIGN_IN = "Sign in at the page with your token or by a link from `trimtab link`; programs send a token as Bearer."
@@ -51,7 +52,7 @@ def _check_role(door: Door, caller: Caller, needed: Role, request: Request) -> N
         return
     has = f"{caller.who} has the role {caller.role}" if caller.role else f"{caller.who} has none (people.proxy_roles)"
     sentence = f"This needs the role {needed}; {has}. Nothing was done."
-    door.refusals.tell(who=caller.who, what=f"refused {request.method} {request.url.path}", why=sentence)
+    door.refusals.tell(Answer.ROLE, who=caller.who, what=f"refused {request.method} {request.url.path}", why=sentence)
     raise ApiError(403, sentence)
 
 
@@ -67,7 +68,9 @@ def check_origin(door: Door, caller: Caller, request: Request) -> None:
         sentence = f"The request lacks the page's own {CSRF_HEADER} (GET /api/v1/me tells it); nothing was done."
     else:
         return
-    door.refusals.tell(who=caller.who, what=f"refused {request.method} {request.url.path}", why=sentence)
+    door.refusals.tell(
+        Answer.OTHER_PAGE, who=caller.who, what=f"refused {request.method} {request.url.path}", why=sentence
+    )
     raise ApiError(403, sentence)
 
 

@@ -20,7 +20,7 @@ from trimtab.model.people import PersonSession, Role, SignedInBy
 from trimtab.show.attempts import Attempts, TooManyAttempts
 from trimtab.show.passes import TOKEN_PREFIX, Passes, Register, digest
 from trimtab.show.proxied import Forged, Proxies
-from trimtab.show.refusals import Refusals
+from trimtab.show.refusals import Answer, Refusals
 
 _WRONG = "a token that is wrong, revoked or run out"
 _WHO = re.compile(r"[^\w.@-]+")
@@ -129,7 +129,9 @@ class Door:
                 return None
             if former is not None:
                 self.sign_out(former)
-            return self.passes.open_session(who=link.who, role=link.role, by=SignedInBy.LINK, peer=peer)[1]
+            _, secret = self.passes.open_session(who=link.who, role=link.role, by=SignedInBy.LINK, peer=peer)
+        self.refusals.count(Answer.SIGNED_IN)
+        return secret
 
     def sign_in(self, token: str, *, peer: str = "", former: str | None = None) -> tuple[Caller, str] | None:
         """Who a token is of, and a session for them; None when it is wrong. Raises TooManyAttempts.
@@ -146,6 +148,7 @@ class Door:
             session, secret = self.passes.open_session(
                 who=caller.who, role=caller.role, by=SignedInBy.TOKEN, token_id=caller.token_id, peer=peer
             )
+        self.refusals.count(Answer.SIGNED_IN)
         return self._of_session(session), secret
 
     def sign_out(self, secret: str) -> bool:
@@ -213,7 +216,9 @@ class Door:
     def _by_proxy(self, knock: Knock) -> Caller | None:
         found = self.proxies.who(knock.peer, knock.headers)
         if isinstance(found, Forged):
-            self.refusals.tell(who=f"peer {knock.peer}", what="ignored a proxy's headers", why=found.why)
+            self.refusals.tell(
+                Answer.FORGED_HEADERS, who=f"peer {knock.peer}", what="ignored a proxy's headers", why=found.why
+            )
             return None
         if found is None:
             return None
@@ -249,14 +254,14 @@ class Door:
         try:
             self._attempts.begin(peer)
         except TooManyAttempts as error:
-            self.refusals.tell(who=f"peer {peer}", what="held up sign-ins", why=str(error))
+            self.refusals.tell(Answer.HELD_UP, who=f"peer {peer}", what="held up sign-ins", why=str(error))
             raise
         attempt = _Attempt()
         try:
             yield attempt
         finally:
             if attempt.why:
-                self.refusals.tell(who=f"peer {peer}", what="refused to sign in", why=attempt.why)
+                self.refusals.tell(Answer.WRONG, who=f"peer {peer}", what="refused to sign in", why=attempt.why)
             else:
                 self._attempts.was_right(peer)
 

@@ -152,6 +152,8 @@ class DaemonFacts:
     board_readers: int | None = None
     page_url: str = ""
     """How people reach the page; empty = not said."""
+    door_answers_total: Mapping[str, int] = field(default_factory=dict)
+    """What the people's door said."""
     oncall: OnCallFacts | None = None
     """None = on-call is not part of this daemon."""
     budget: Budget | None = None

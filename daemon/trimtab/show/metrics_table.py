@@ -258,6 +258,9 @@ OWN: tuple[OwnMetric, ...] = (
               help="Minutes of nodes that wait to be counted anew."),
     OwnMetric(name="trimtab_rollup_lag_seconds", daemon=True,
               help="How far back the end of the newest minute lies that is rolled up; about 90 at rest."),
+    # --- people
+    OwnMetric(name="trimtab_door_answers_total", labels=("answer",), kind=_COUNTER, daemon=True,
+              help="Answers of the people's door: signed_in, wrong, held_up, forged_headers, role, other_page."),
     # --- on-call
     OwnMetric(name="trimtab_pager", labels=("pager",), daemon=True,
               help="1 for who pages for what opens now: outbox, alertmanager or none."),

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import structlog
 
@@ -33,8 +34,19 @@ class _Kind:
     untold: int = 0
 
 
+class Answer(StrEnum):
+    """What the door said, as it is counted."""
+
+    SIGNED_IN = "signed_in"
+    WRONG = "wrong"
+    HELD_UP = "held_up"
+    FORGED_HEADERS = "forged_headers"
+    ROLE = "role"
+    OTHER_PAGE = "other_page"
+
+
 class Refusals:
-    """Tells the audit of refusals, bounded."""
+    """Tells the audit of refusals, bounded; counts what the door said, without bound."""
 
     def __init__(self, *, clock: Clock, write: Write) -> None:
         """`write` may raise StoreError: a refusal stands although its line could not be kept."""
@@ -44,9 +56,21 @@ class Refusals:
         self._kinds: OrderedDict[tuple[str, str], _Kind] = OrderedDict()
         self._minute_began_seconds = clock.monotonic_seconds()
         self._lines_this_minute = 0
+        self._answers = dict.fromkeys(Answer, 0)
 
-    def tell(self, *, who: str, what: str, why: str) -> None:
+    def answers_total(self) -> Mapping[str, int]:
+        """How often the door gave each answer, since the start."""
+        with self._lock:
+            return {answer.value: count for answer, count in self._answers.items()}
+
+    def count(self, answer: Answer) -> None:
+        """Count an answer that needs no line of its own."""
+        with self._lock:
+            self._answers[answer] += 1
+
+    def tell(self, answer: Answer, *, who: str, what: str, why: str) -> None:
         """Note one refusal."""
+        self.count(answer)
         untold = self._may_tell((who, what))
         if untold is None:
             return
