@@ -29,6 +29,8 @@ class SlackReceiver(Receiver):
         self.messages: dict[str, dict[str, Any]] = {}
         self.said: list[str] = []
         """Lock-screen lines of what was posted, in order; edits wake nobody."""
+        self.may_read = True
+        """Whether the bot has channels:history."""
         self.woken: list[str] = []
         """Mentions that would have woken people."""
         self._numbers = itertools.count(1)
@@ -39,6 +41,8 @@ class SlackReceiver(Receiver):
     def judge(self, request: Request) -> Reply:
         if request.headers.get("authorization") != f"Bearer {self.token}":
             return self._no("invalid_auth")
+        if request.method == "GET":
+            return self._read(request)
         document = request.json()
         must("utf-8" in request.headers["content-type"].lower(), "charset")
         if document["channel"] != self.channel:
@@ -51,6 +55,23 @@ class SlackReceiver(Receiver):
             return self._update(document)
         must(request.path == "/api/chat.postMessage", "unknown_method")
         return self._post(document)
+
+    def _read(self, request: Request) -> Reply:
+        """conversations.history and .replies: newest first, metadata only where it is asked for."""
+        query = request.query
+        must(request.path in ("/api/conversations.history", "/api/conversations.replies"), "unknown_method")
+        if not self.may_read:
+            return self._no("missing_scope")
+        must(query["channel"] == self.channel and int(query["limit"]) <= 999, "channel")
+        root = query["ts"] if request.path.endswith("replies") else None
+        found = [
+            {"ts": stamp, "text": one["text"], **({"metadata": one["metadata"]} if "metadata" in one else {})}
+            for stamp, one in reversed(self.messages.items())
+            if one.get("thread_ts") == root
+        ]
+        if query.get("include_all_metadata") != "true":
+            found = [{name: value for name, value in one.items() if name != "metadata"} for one in found]
+        return Reply(body={"ok": True, "messages": found[: int(query["limit"])], "has_more": False})
 
     def _no(self, error: str) -> Reply:
         self.refusals.append(error)
@@ -71,8 +92,8 @@ class SlackReceiver(Receiver):
     def _update(self, document: dict[str, Any]) -> Reply:
         if document["ts"] not in self.messages:
             return self._no("message_not_found")
-        root = self.messages[document["ts"]].get("thread_ts")
-        self.messages[document["ts"]] = {**document, **({"thread_ts": root} if root else {})}
+        kept = {name: old[name] for name in ("thread_ts", "metadata") if name in (old := self.messages[document["ts"]])}
+        self.messages[document["ts"]] = {**kept, **document}
         return Reply(body={"ok": True, "channel": self.channel, "ts": document["ts"], "text": document["text"]})
 
     def _wake(self, document: dict[str, Any]) -> None:

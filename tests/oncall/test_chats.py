@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tests.oncall.chat_receivers import (
 )
 from tests.oncall.scenes import FIRST_LINE, a_long_chinese_message, a_message, a_story, secret_file, told
 from tests.oncall.scenes import KEY as INCIDENT
-from tests.oncall.server import Reply, serving
+from tests.oncall.server import DROP, Reply, serving
 
 from trimtab.clock import unix_seconds
 from trimtab.errors import SettingsError
@@ -111,6 +112,31 @@ class TestSlack:
         slack.token = "another"
         with pytest.raises(Dead, match="invalid_auth"):
             self.a_sender(slack, tmp_path).send(a_message(), None)
+
+    def test_a_repeat_is_looked_for_where_that_is_set(self, slack: SlackReceiver, tmp_path: Path) -> None:
+        sender = self.a_sender(slack, tmp_path, looks_back=True)
+        assert not sender.target.is_repeat_visible
+        slack.after = [DROP]
+        with pytest.raises(TryAgain):
+            sender.send(a_message(), None)
+        thread = sender.send(a_message(is_repeat=True), None).thread
+        assert thread == Thread(root="1700000000.000001", place="C0FLEET")
+        slack.after = [Reply(body={"ok": True, "ts": thread.root}), DROP]
+        update = a_message(Verb.UPDATE)
+        with pytest.raises(TryAgain):
+            sender.send(update, thread)
+        assert sender.send(replace(update, is_repeat=True), thread).thread == thread
+        assert len(slack.messages) == 2
+        sender.send(a_message(Verb.RESOLVE, is_repeat=True), thread)
+        assert len(slack.messages) == 3
+
+    def test_where_the_bot_may_not_look_a_repeat_is_sent(self, slack: SlackReceiver, tmp_path: Path) -> None:
+        slack.may_read = False
+        sender = self.a_sender(slack, tmp_path, looks_back=True)
+        sender.send(a_message(), None)
+        sender.send(a_message(is_repeat=True), None)
+        assert len(slack.messages) == 2
+        assert "[may be a repeat]" in slack.said[1]
 
     def test_a_long_text_is_whole_lines_in_sections(self, slack: SlackReceiver, tmp_path: Path) -> None:
         self.a_sender(slack, tmp_path).send(a_long_chinese_message(), None)

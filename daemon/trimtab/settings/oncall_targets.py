@@ -82,6 +82,8 @@ class SlackSettings(TargetSection, frozen=True, kw_only=True, tag="slack"):
     """Put before a message that is to be noticed: `<!here>`, `<!subteam^S0123>`."""
     signing_secret_file: str = ""
     """Set: messages get an Acknowledge button, and what it sends is checked with this."""
+    looks_back: bool = False
+    """Before a repeat, look whether it is there already; the bot needs channels:history, or groups:history."""
 
 
 class TeamsSettings(TargetSection, frozen=True, kw_only=True, tag="teams"):

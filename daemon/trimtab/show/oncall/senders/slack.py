@@ -1,6 +1,14 @@
-"""Slack, by its Web API: one message an incident that is kept true by edits, and its story in the thread below."""
+"""Slack, by its Web API: one message an incident that is kept true by edits, and its story in the thread below.
+
+Slack has no keys. Each message carries its id as metadata, by which a repeat can be found out before it is sent.
+"""
 
 from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct
 
 from trimtab.model.oncall import Message, Target, Thread, Verb
 from trimtab.settings.oncall_targets import SlackSettings
@@ -16,6 +24,9 @@ SECTION_CHARACTERS_MAX = 3_000
 BLOCKS_CHARACTERS_MAX = 12_000
 """All blocks together; past about 13,200 they refuse the whole."""
 HREF_CHARACTERS_MAX = 3_000
+METADATA_TYPE = "trimtab_message"
+LOOKS_BACK_MAX = 50
+"""Messages among which a repeat is looked for."""
 ACKNOWLEDGE_ACTION = "trimtab_acknowledge"
 """How our button names itself when it is pressed."""
 
@@ -26,16 +37,31 @@ _LOST = frozenset({"message_not_found", "thread_not_found", "invalid_thread_ts",
 _NOT_EDITABLE = frozenset({"cant_update_message", "edit_window_closed", "is_inactive", "message_not_found"})
 
 
+class _Metadata(Struct, frozen=True):
+    event_payload: dict[str, object] = {}
+
+
+class _Message(Struct, frozen=True):
+    ts: str
+    metadata: _Metadata = _Metadata()
+
+
+class _Told(Struct, frozen=True):
+    messages: tuple[_Message, ...] = ()
+
+
 class _SlackError(Exception):
     """`ok` was false; the text is Slack's own word for why."""
 
 
 class Slack(Aimed):
-    """One channel. Slack knows no repeats: what may have arrived before says so itself."""
+    """One channel. What may have arrived before says so itself, or is looked for first."""
 
     def __init__(self, name: str, settings: SlackSettings, site: Site) -> None:
         """Raises SettingsError for a token that cannot be read."""
-        super().__init__(Target(name=name, kind="slack", locale=settings.locale))
+        super().__init__(
+            Target(name=name, kind="slack", locale=settings.locale, is_repeat_visible=not settings.looks_back)
+        )
         self._settings = settings
         self._token = site.needed(name, settings.token_file)
         self._post = Post(name, settings, site, self._token)
@@ -53,9 +79,11 @@ class Slack(Aimed):
             raise Dead(f"Slack said {word}") from None
 
     def _opened(self, message: Message) -> Delivered:
-        said = self._called("chat.postMessage", {"channel": self._settings.channel, **self._content(message)})
-        stamp = str(said["ts"])
-        place = str(said.get("channel") or self._settings.channel)
+        place = self._settings.channel
+        stamp = self._seen(message, "conversations.history", {"channel": place})
+        if not stamp:
+            said = self._posted(message, {"channel": place})
+            stamp, place = str(said["ts"]), str(said.get("channel") or place)
         thread = None if message.verb is Verb.NOTE else Thread(root=stamp, place=place)
         return Delivered(remote_id=stamp, thread=thread)
 
@@ -67,23 +95,41 @@ class Slack(Aimed):
         except _SlackError as error:
             if str(error) not in _NOT_EDITABLE:
                 raise
-        reply = {
-            "channel": place,
-            "thread_ts": thread.root,
-            "reply_broadcast": wants_notice(message) or message.verb is Verb.RESOLVE,
-            **self._content(message),
-        }
+        kept = Thread(root=thread.root, place=place)
+        if stamp := self._seen(message, "conversations.replies", {"channel": place, "ts": thread.root}):
+            return Delivered(remote_id=stamp, thread=kept)
+        is_for_all = wants_notice(message) or message.verb is Verb.RESOLVE
         try:
-            said = self._called("chat.postMessage", reply)
+            said = self._posted(message, {"channel": place, "thread_ts": thread.root, "reply_broadcast": is_for_all})
         except _SlackError as error:
             if str(error) not in _LOST:
                 raise
             return self._opened(message)
-        return Delivered(remote_id=str(said["ts"]), thread=Thread(root=thread.root, place=place))
+        return Delivered(remote_id=str(said["ts"]), thread=kept)
+
+    def _posted(self, message: Message, where: Document) -> dict[str, object]:
+        metadata = {"event_type": METADATA_TYPE, "event_payload": {"id": message.id}}
+        return self._called("chat.postMessage", {**where, **self._content(message), "metadata": metadata})
+
+    def _seen(self, message: Message, method: str, where: dict[str, str]) -> str:
+        """Where a repeat stands already; empty if it does not, or nobody can tell."""
+        if not (message.is_repeat and self._settings.looks_back):
+            return ""
+        query = urlencode({**where, "limit": str(LOOKS_BACK_MAX), "include_all_metadata": "true"})
+        address = f"{self._settings.url.rstrip('/')}/api/{method}?{query}"
+        answer = self._post.exchange(address, None, headers=self._headers(), method="GET")
+        try:
+            told = msgspec.json.decode(answer.body, type=_Told)
+        except msgspec.DecodeError:
+            return ""
+        return next((one.ts for one in told.messages if one.metadata.event_payload.get("id") == message.id), "")
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token.value}"}
 
     def _called(self, method: str, document: Document) -> dict[str, object]:
         address = f"{self._settings.url.rstrip('/')}/api/{method}"
-        answer = self._post.json(address, document, headers={"Authorization": f"Bearer {self._token.value}"})
+        answer = self._post.json(address, document, headers=self._headers())
         said = self._post.read(answer)
         if said.get("ok") is not True:
             raise _SlackError(self._post.scrubbed(str(said.get("error") or self._post.said(answer))))
