@@ -97,7 +97,8 @@ def test_findings_by_state(verb: Verb) -> None:
 def test_explain_a_recommendation_tells_everything_that_it_rests_on(served: Served, verb: Verb) -> None:
     evidence = Evidence(source="nvml", text="power over its limit", at=NOW, value=710.5, threshold=700.0, unit="W")
     against = Evidence(source="nvml", text="PCIe replays are flat")
-    served.memory.kept[31] = a_fault(evidence=(evidence,), against=(against,))
+    fault = served.memory.kept[31] = a_fault(evidence=(evidence,), against=(against,))
+    served.box.publish(a_board(findings=(fault,)))
     said = verb("explain", "R11").stdout
     for part in (
         "Cordon gpu-01, bring llama-70b back with spare gpu-03.",
@@ -125,7 +126,8 @@ def test_explain_a_finding_names_what_is_recommended_for_it(verb: Verb) -> None:
 
 
 def test_a_doubtful_finding_says_that_no_move_rests_on_it(served: Served, verb: Verb) -> None:
-    served.memory.kept[31] = a_fault(**{"is_corroborated": False})
+    fault = served.memory.kept[31] = a_fault(**{"is_corroborated": False})
+    served.box.publish(a_board(findings=(fault,)))
     assert "no move rests on this alone" in verb("explain", "F31").stdout
 
 

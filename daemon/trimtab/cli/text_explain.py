@@ -163,7 +163,7 @@ def _gain_and_cost(row: CommandRow, columns: int) -> Iterable[str]:
 
 def _who_may(row: CommandRow, mode: Mode) -> str:
     if row.is_approvable:
-        return f"Whoever holds the operator's token or is signed in to the page: trimtab approve {row.name}"
+        return f"Whoever has the role operator, here or at the page: trimtab approve {row.name}"
     recommendation = row.command.recommendation
     if row.command.approved_by:
         return f"Approved by {row.command.approved_by}."
