@@ -154,7 +154,6 @@ class Daemon:
         self._keeping.ended.set()
         self._slow.shutdown(wait=False)
         self._scrapes.close()
-        self._context.close()
         self._database.close()
         log.info("daemon ended", cluster=self.settings.cluster)
 

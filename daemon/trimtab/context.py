@@ -25,6 +25,8 @@ from trimtab.show.api_alerts import Alerting
 from trimtab.show.board import BoardBox
 from trimtab.store.history import History
 
+QUIET_SECONDS = 1.0
+"""Silences begin and end by themselves: what was concluded is good for so long."""
 ALERTS_SHOWN_MAX = 200
 """Others' alerts on the board; all of them are at GET /api/v1/alerts."""
 
@@ -35,6 +37,15 @@ class Seen:
 
     findings: Mapping[int, OpenFinding]
     racks: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LastQuiet:
+    """What kept people asleep, and what that was concluded from."""
+
+    key: tuple[object, ...]
+    at: datetime
+    quiet: tuple[Quiet, ...]
 
 
 class Context:
@@ -76,6 +87,7 @@ class Context:
             wall=wall,
         )
         self._incidents: tuple[Incident, ...] = ()
+        self._quiet: _LastQuiet | None = None
         self.others.standing()
 
     def tick(self) -> str:
@@ -105,8 +117,13 @@ class Context:
         return self.desk.why_quiet(incident, now)
 
     def quiet(self, now: datetime) -> tuple[Quiet, ...]:
-        """What keeps people asleep now, for the board."""
-        return self.desk.standing(self._incidents, now)
+        """What keeps people asleep now, for the board; hundreds of silences over a storm are not matched each time."""
+        key = (self.desk.windows, self.desk.silences, self._incidents)
+        last = self._quiet
+        is_same = last is not None and all(one is other for one, other in zip(last.key, key, strict=True))
+        if last is None or not is_same or abs((now - last.at).total_seconds()) > QUIET_SECONDS:
+            last = self._quiet = _LastQuiet(key=key, at=now, quiet=self.desk.standing(self._incidents, now))
+        return last.quiet
 
     def alerting(self, box: BoardBox) -> Alerting:
         """What the API's routes about all this work on; names are checked against the board."""
@@ -126,10 +143,6 @@ class Context:
     def nodes_of_rack(self, rack: str) -> tuple[str, ...]:
         """The nodes of a rack, as the scheduler says; none where it does not."""
         return tuple(sorted(node for node, name in self._seen.racks.items() if name == rack))
-
-    def close(self) -> None:
-        """Hang up. What is open with Alertmanager stays open: the next daemon goes on with it."""
-        self.desk.close()
 
     def _nodes_of(self, incident: Incident) -> tuple[str, ...]:
         found = self._seen.findings.get(incident.finding) if incident.finding is not None else None

@@ -71,7 +71,6 @@ def test_our_reading_is_alertmanagers_wherever_we_dare_to_read(am) -> None:
             undecided += ours is None
             assert ours in (None, labels["incident"] in theirs), f"{silence.matchers} {labels} {starts}"
         peer.end_silence(made)
-    peer.close()
     assert undecided == 6 * len(LABELS)
 
 

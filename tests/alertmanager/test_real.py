@@ -48,7 +48,6 @@ class Scene:
 def scene(am):
     made = Scene(am)
     yield made
-    made.desk.close()
 
 
 def incidents_of(alerts: list[dict]) -> set[str]:
@@ -96,7 +95,6 @@ def test_a_clock_that_is_ahead_of_alertmanagers_does_not_leave_an_alert_open(am,
     scene.until(lambda: oncall.alerts("firing"), opened())
     scene.until(lambda: oncall.alerts("resolved"))
     assert am.alerts() == []
-    scene.desk.close()
 
 
 def test_an_alertmanager_that_restarts_hears_of_what_is_open_and_what_is_just_over(am, oncall, scene) -> None:
@@ -137,14 +135,12 @@ def test_ten_minutes_down_lose_nothing_and_double_nothing(am, oncall) -> None:
     scene.until(lambda: incidents_of(oncall.alerts("resolved")) == {"old", new.incident})
     told = [(alert["labels"]["incident"], alert["status"]) for alert in oncall.alerts()]
     assert sorted(told) == sorted((name, status) for name in ("old", new.incident) for status in ("firing", "resolved"))
-    scene.desk.close()
 
 
 def test_a_daemon_that_starts_anew_ends_what_the_one_before_had_opened(am, oncall, scene) -> None:
     scene.until(lambda: oncall.alerts("firing"), opened())
     other = Scene(am, memory=scene.memory)
     other.until(lambda: oncall.alerts("resolved"))
-    other.desk.close()
 
 
 def test_both_peers_of_a_pair_are_told_and_on_call_once(tmp_path, oncall) -> None:
@@ -166,7 +162,6 @@ def test_both_peers_of_a_pair_are_told_and_on_call_once(tmp_path, oncall) -> Non
         assert incidents_of(second.alerts()) == {fault.incident}
         eventually(lambda: oncall.alerts("firing"))
     finally:
-        scene.desk.close()
         first.stop()
         second.stop()
 
@@ -179,7 +174,6 @@ def test_a_changed_severity_label_leaves_one_alert_open(am, oncall) -> None:
     scene.until(lambda: [one["labels"]["severity"] for one in am.alerts()] == ["critical"], worse)
     scene.until(lambda: set(oncall.firing().values()) == {"resolved"})
     assert am.alerts() == []
-    scene.desk.close()
 
 
 def test_rules_that_fire_for_what_is_pushed_too_are_noticed(am, oncall, scene) -> None:
@@ -191,6 +185,17 @@ def test_rules_that_fire_for_what_is_pushed_too_are_noticed(am, oncall, scene) -
     am.post([{"labels": labels}])
     scene.tick(fault, hurry_seconds=16)
     assert scene.desk.doubled == 1
+
+
+def test_incidents_that_alertmanager_is_to_page_and_never_hears_of_are_noticed(am) -> None:
+    scene = Scene(am, push=False)
+    scene.tick(replace(ONE, opened_at=datetime.now(UTC) - timedelta(minutes=9)))
+    assert scene.desk.unheard == 0
+    scene.tick(replace(ONE, opened_at=datetime.now(UTC) - timedelta(minutes=11)), hurry_seconds=16)
+    assert scene.desk.unheard == 1
+    am.post([{"labels": {"alertname": "TrimtabDeviceFault", "incident": ONE.incident, "finding": "F31"}}])
+    scene.tick(replace(ONE, opened_at=datetime.now(UTC) - timedelta(minutes=11)), hurry_seconds=16)
+    assert scene.desk.unheard == 0
 
 
 # --- silences
@@ -314,4 +319,3 @@ def test_a_daemon_that_starts_anew_under_a_silence_tells_of_the_end_after_it(am,
     am.unsilence(silence)
     other.until(lambda: oncall.alerts("resolved"))
     assert [one["status"] for one in oncall.alerts()] == ["firing", "resolved"]
-    other.desk.close()

@@ -223,6 +223,14 @@ def test_more_than_the_limit_are_counted_and_not_kept(history: History) -> None:
     assert ear.hear(decoded(a_body(an_alert(node="n9"))), source="am") == {"opened": 1}
 
 
+def test_ends_of_what_was_never_heard_of_do_not_fill_the_database(history: History) -> None:
+    ear = others(history, FakeClock(), alerts_max=2)
+    ends = [an_alert("resolved", node=f"n{n}", ends=START) for n in range(30)]
+    told = [ear.hear(decoded(a_body(one)), source="am") for one in ends]
+    assert [list(one) for one in told] == [["resolved"]] * 20 + [["left_out"]] * 10
+    assert ear.hear(decoded(a_body(an_alert(node="new"))), source="am") == {"opened": 1}
+
+
 def test_it_outlives_a_restart_and_belongs_to_one_cluster(database: Database) -> None:
     others(History(database, cluster=CLUSTER), FakeClock()).hear(decoded(a_body(an_alert())), source="am")
     assert len(others(History(database, cluster=CLUSTER), FakeClock()).standing()) == 1

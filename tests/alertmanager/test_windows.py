@@ -160,7 +160,6 @@ def test_what_alertmanager_pages_is_not_pushed_under_a_window_and_is_when_it_end
     office.windows.end(1, who="ben")
     office.desk.tick([an_incident(), an_incident(18, node="gpu-08")])
     assert [alert.incident for alert in office.desk.pusher.open_alerts] == [18, 17]
-    office.desk.close()
 
 
 def test_a_window_made_later_does_not_end_what_stands() -> None:
@@ -169,7 +168,6 @@ def test_a_window_made_later_does_not_end_what_stands() -> None:
     office.add()
     office.desk.tick([an_incident()])
     assert [alert.incident for alert in office.desk.pusher.open_alerts] == [17]
-    office.desk.close()
 
 
 # --- one silence a window
@@ -190,7 +188,6 @@ def test_a_silence_never_rests_on_the_absence_of_something() -> None:
 def office(am):
     made = Office(clock=MovingClock(), urls=(am.url,), racks={"gpu-07": "r1", "gpu-08": "r1"})
     yield made
-    made.desk.close()
 
 
 def tick(office: Office, *incidents) -> None:

@@ -93,7 +93,7 @@ class FakeAlertMemory:
         if was is not None and was.state is AlertState.RESOLVED:
             return "repeated_end" if is_over else "late"
         if is_over:
-            return "resolved"
+            return "left_out" if was is None and len(self.heard) >= 10 * most else "resolved"
         if was is not None and was.state is AlertState.FIRING:
             return "repeated"
         return "left_out" if len(self.firing_alerts()) >= most else "opened"

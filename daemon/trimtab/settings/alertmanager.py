@@ -50,6 +50,8 @@ class AlertmanagerSettings(Section, frozen=True, kw_only=True):
     """File with the password of `user`."""
     ca_file: str = ""
     """CA of its certificate; empty = the system's."""
+    proxy: str = ""
+    """http://HOST:PORT by which it is reached; the environment's proxies are not used."""
     allow_plaintext: bool = False
     """Send a token or password over http:// to another host."""
     timeout_seconds: Positive = 5.0

@@ -20,6 +20,9 @@ from trimtab.store.standing import write_lines
 from trimtab.store.tables_alerts import foreign_alerts, maintenance, pushed_alerts
 from trimtab.store.text import clean, from_json, to_json
 
+CROWD = 10
+"""So many times what may fire at once is kept in all, those over included."""
+
 
 class AlertFacts(Facts):
     """What Alertmanager and one cluster's daemon tell each other."""
@@ -30,14 +33,15 @@ class AlertFacts(Facts):
         """Keep what a webhook told, in one transaction; how many were opened, resolved, repeated, late or left_out.
 
         What is resolved stays so: an old firing that is delivered once more does not bring it back. More than `most`
-        that fire at once are left out.
+        that fire at once are left out, and so are ends of what was never heard of, where very many are kept already.
         """
         counts: Counter[str] = Counter()
         with self._database.write() as connection:
-            firing = self._firing_count(connection)
+            firing = self._count(connection, foreign_alerts.c.state == AlertState.FIRING.value)
+            is_crowded = self._count(connection) >= CROWD * most
             for alert in alerts:
                 was = self._known(connection, alert)
-                outcome = _outcome(alert, was, is_full=firing >= most)
+                outcome = _outcome(alert, was, is_full=firing >= most, is_crowded=is_crowded)
                 counts[outcome] += 1
                 firing += outcome == "opened"
                 if outcome in ("opened", "resolved", "repeated"):
@@ -84,12 +88,9 @@ class AlertFacts(Facts):
             self._keep_alert(connection, replace(from_json(body, ForeignAlert), state=AlertState.RESOLVED))
         return len(bodies)
 
-    def _firing_count(self, connection: Connection) -> int:
-        wanted = (
-            foreign_alerts.c.cluster == self.cluster,
-            foreign_alerts.c.state == AlertState.FIRING.value,
-        )
-        return int(connection.execute(sa.select(sa.func.count()).where(*wanted)).scalar_one())
+    def _count(self, connection: Connection, *wanted: sa.ColumnElement[bool]) -> int:
+        rows = sa.select(sa.func.count()).where(foreign_alerts.c.cluster == self.cluster, *wanted)
+        return int(connection.execute(rows).scalar_one())
 
     def _known(self, connection: Connection, alert: ForeignAlert) -> ForeignAlert | None:
         wanted = (
@@ -176,12 +177,12 @@ class AlertFacts(Facts):
                 connection.execute(upsert.on_conflict_do_update(index_elements=key, set_=replaced), rows)
 
 
-def _outcome(alert: ForeignAlert, was: ForeignAlert | None, *, is_full: bool) -> str:
+def _outcome(alert: ForeignAlert, was: ForeignAlert | None, *, is_full: bool, is_crowded: bool) -> str:
     is_over = alert.state is not AlertState.FIRING
     if was is not None and was.state is AlertState.RESOLVED:
         return "repeated_end" if is_over else "late"
     if is_over:
-        return "resolved"
+        return "left_out" if was is None and is_crowded else "resolved"
     if was is not None and was.state is AlertState.FIRING:
         return "repeated"
     return "left_out" if is_full else "opened"

@@ -5,16 +5,17 @@ Every failure is one of two: not now (PeerDown), or never like this (PeerRefused
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from trimtab.errors import SettingsError, TrimtabError
 from trimtab.model.alerts import Matcher, Silence
-from trimtab.outbound import OutboundError, is_loopback, session
+from trimtab.outbound import Answer, OutboundError, exchange, is_loopback
 from trimtab.settings.alertmanager import AlertmanagerSettings
 from trimtab.settings.load import read_token
 
@@ -84,17 +85,15 @@ class Status(msgspec.Struct):
 
 
 class Peer:
-    """One Alertmanager. Not for several threads at once."""
+    """One Alertmanager; each request on a connection of its own, bounded in size and time."""
 
     def __init__(self, url: str, settings: AlertmanagerSettings) -> None:
         """Nothing is sent yet. Raises SettingsError."""
         self._url = check_url(url, settings)
-        parts = urlsplit(self._url)
-        self.name = parts.netloc
+        self.name = urlsplit(self._url).netloc
         """Host and port: what people and metrics call it."""
         self._settings = settings
-        self._session = session(timeout_seconds=settings.timeout_seconds, ca_file=settings.ca_file or None)
-        self._sign()
+        self._authorization = _authorization(settings)
 
     def post_alerts(self, alerts: Sequence[Mapping[str, object]]) -> None:
         """Give it alerts. Raises PeerDown or PeerRefused."""
@@ -153,23 +152,11 @@ class Peer:
         try:
             self._send("DELETE", f"/api/v2/silence/{silence_id}")
         except PeerRefused as error:
-            if error.status != 404 and "expired" not in str(error):
+            if error.status != 404:
                 raise
-
-    def close(self) -> None:
-        """Hang up."""
-        self._session.close()
-
-    def _sign(self) -> None:
-        """Take token or password anew from their files: they change while we run."""
-        settings = self._settings
-        self._session.headers.pop("Authorization", None)
-        self._session.auth = None
-        if settings.token_file:
-            self._session.headers["Authorization"] = f"Bearer {read_token(settings.token_file, environment_name='')}"
-        elif settings.user:
-            password = read_token(settings.password_file, environment_name="") or ""
-            self._session.auth = (settings.user, password)
+        except PeerDown as error:
+            if "already expired" not in str(error):  # which some versions answer with 500
+                raise
 
     def _read(self, method: str, path: str, kind: type[T], **what: Any) -> T:  # noqa: ANN401 - handed on to _send
         content = self._send(method, path, **what)
@@ -181,40 +168,48 @@ class Peer:
     def _send(
         self, method: str, path: str, *, body: object = None, params: Mapping[str, list[str]] | None = None
     ) -> bytes:
-        status, content = self._request(method, path, body, params)
-        if status == 401:
-            self._sign()
-            status, content = self._request(method, path, body, params)
-        if 200 <= status < 300:
-            return content
-        sentence = f"{self.name} answered {path} with {status}{_said(content)}"
+        answer = self._request(method, path, body, params)
+        if answer.status == 401:
+            self._authorization = _authorization(self._settings)  # tokens change while we run
+            answer = self._request(method, path, body, params)
+        if 200 <= answer.status < 300:
+            return answer.body
+        sentence = f"{self.name} answered {path} with {answer.status}{_said(answer.body)}"
         # A redirect is no answer: the POST would become a GET. 401 and 403 end when somebody mends the credentials.
-        if status in (400, 404, 409, 413, 422):
-            raise PeerRefused(sentence, status=status)
+        if answer.status in (400, 404, 409, 413, 422):
+            raise PeerRefused(sentence, status=answer.status)
         raise PeerDown(sentence)
 
-    def _request(
-        self, method: str, path: str, body: object, params: Mapping[str, list[str]] | None
-    ) -> tuple[int, bytes]:
-        headers = {"Accept": "application/json"}
+    def _request(self, method: str, path: str, body: object, params: Mapping[str, list[str]] | None) -> Answer:
+        headers = {"Accept": "application/json", **self._authorization}
         data = None
         if body is not None:
             data, headers["Content-Type"] = msgspec.json.encode(body), "application/json"
+        query = f"?{urlencode(params, doseq=True)}" if params else ""
         try:
-            with self._session.request(
-                method, self._url + path, data=data, params=params, headers=headers, allow_redirects=False, stream=True
-            ) as answer:
-                return answer.status_code, self._bounded(answer.iter_content(65536), path)
+            return exchange(
+                method,
+                self._url + path + query,
+                body=data,
+                headers=headers,
+                timeout_seconds=self._settings.timeout_seconds,
+                ca_file=self._settings.ca_file or None,
+                proxy_url=self._settings.proxy or None,
+                answer_bytes_max=ANSWER_BYTES_MAX,
+            )
         except OutboundError as error:
             raise PeerDown(f"{self.name} does not answer: {_why(error)}.") from error
 
-    def _bounded(self, chunks: Any, path: str) -> bytes:  # noqa: ANN401 - an iterator of requests
-        found = bytearray()
-        for chunk in chunks:
-            found += chunk
-            if len(found) > ANSWER_BYTES_MAX:
-                raise PeerDown(f"{self.name} answered {path} with more than {ANSWER_BYTES_MAX} bytes; it was not read.")
-        return bytes(found)
+
+def _authorization(settings: AlertmanagerSettings) -> dict[str, str]:
+    """The header, with what the files hold now. Raises SettingsError."""
+    if settings.token_file:
+        return {"Authorization": f"Bearer {read_token(settings.token_file, environment_name='')}"}
+    if settings.user:
+        password = read_token(settings.password_file, environment_name="") or ""
+        pair = base64.b64encode(f"{settings.user}:{password}".encode()).decode()
+        return {"Authorization": f"Basic {pair}"}
+    return {}
 
 
 def check_url(url: str, settings: AlertmanagerSettings) -> str:

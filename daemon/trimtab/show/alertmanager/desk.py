@@ -28,6 +28,8 @@ RENEWALS_MIN = 3
 """So often an alert must be renewed before it would end by itself."""
 SETTLE_SECONDS = 15.0
 """So long after a start nobody is paged before the silences were asked for once: a restart must not wake people."""
+UNHEARD_SECONDS = 600.0
+"""Longer than a rule waits before it fires."""
 WINDOWS_KEPT = timedelta(days=1)
 NOT_ASKED_YET = "Alertmanager has not been asked for its silences yet: this daemon has just started."
 
@@ -90,6 +92,8 @@ class Desk:
         """Why the silences could not be read or kept the last time; empty = they could."""
         self.doubled = 0
         """Incidents that we push and that our Prometheus rules fire for too: one of the two must stop."""
+        self.unheard = 0
+        """Incidents that Alertmanager is to page and knows nothing of: neither pushed nor fired by a rule."""
         self._started_seconds = wall.monotonic_seconds()
         self._read_due_seconds = self._started_seconds
         self._has_asked = not self._reads_silences
@@ -132,11 +136,6 @@ class Desk:
     def refresh_windows(self) -> None:
         """Look at the windows anew: one that was just made counts from now on."""
         self._windows = self._memory.maintenance_windows(self._clock.now() - WINDOWS_KEPT)
-
-    def close(self) -> None:
-        """Hang up. Open alerts are not ended: they go on until a daemon ends them, or until they run out."""
-        for peer in self._peers:
-            peer.close()
 
     def _to_push(self, standing: Sequence[Incident]) -> list[Incident]:
         """What Alertmanager is to page; not yet what a window of ours keeps quiet, which its silences do not know."""
@@ -199,10 +198,11 @@ class Desk:
         silences = peer.silences()
         wall = self._wall.now()
         abouts = [self.about(incident) for incident in standing]
-        ours = self.pusher.open_alerts
-        alerts = peer.alerts() if ours or undecided(silences, abouts, wall) else []
+        ours, paged = self.pusher.open_alerts, of_alertmanager(standing)
+        alerts = peer.alerts() if paged or undecided(silences, abouts, wall) else []
         self._silences = Silences(silences=silences, read_at=wall, silenced_by=_silenced_by(alerts))
         self.doubled = _doubled(ours, alerts)
+        self.unheard = self._unheard(paged, alerts)
         if self._silencer.keep_up(peer, self._windows, silences):
             self.refresh_windows()
 
@@ -211,6 +211,15 @@ class Desk:
         return any(
             silence.is_active(wall) and self._silences.mutes(silence, alert.labels)
             for silence in self._silences.silences
+        )
+
+    def _unheard(self, paged: Iterable[Incident], alerts: Iterable[KnownAlert]) -> int:
+        """Incidents that Alertmanager is to page for long, and knows nothing of: nobody pages them."""
+        known = {alert.labels.get("incident") for alert in alerts}
+        hush, now = self.hush, self._clock.now()
+        abouts = [self.about(one) for one in paged if (now - one.opened_at).total_seconds() > UNHEARD_SECONDS]
+        return sum(
+            1 for about in abouts if about.labels["incident"] not in known and hush.window_over(about, now) is None
         )
 
     # --- why quiet

@@ -37,6 +37,8 @@ class AlertingFacts:
     pushed_left_out: int = 0
     doubled: int = 0
     """Incidents that Prometheus rules fire for too."""
+    unheard: int = 0
+    """Incidents that Alertmanager is to page and knows nothing of."""
     silences: int | None = None
     """Silences that hold; None = they are not read."""
     silence_reads_total: Mapping[str, int] = field(default_factory=dict)
@@ -68,6 +70,7 @@ def alerting_facts(desk: Desk, others: Others, *, quiet: Sequence[Quiet]) -> Ale
         pushed_open=len(desk.pusher.open_alerts),
         pushed_left_out=desk.pusher.left_out,
         doubled=desk.doubled,
+        unheard=desk.unheard,
         silences=sum(1 for one in quiet if one.kind == "silence") if has_silences else None,
         silence_reads_total=dict(desk.reads_total),
         silences_read_at=desk.silences_read_at,
@@ -99,6 +102,14 @@ def alerting_checks(facts: AlertingFacts) -> Iterable[Check]:
             sentence=f"{facts.doubled} incidents stand with Alertmanager twice: pushed by this daemon and fired by its "
             "Prometheus rules.",
             fix="Set alertmanager.push = false, or take trimtab-findings.rules.yml out of Prometheus.",
+        )
+    if facts.unheard:
+        yield Check(
+            name="alertmanager pages",
+            is_ok=False,
+            sentence=f"{facts.unheard} open incidents are Alertmanager's to page, and it knows nothing of them.",
+            fix="Set alertmanager.push = true, or load trimtab-findings.rules.yml into a Prometheus that scrapes this "
+            "daemon. Or let the outbox page: trimtab pager outbox",
         )
     if facts.silences is not None:
         yield _silences_check(facts)
