@@ -12,7 +12,7 @@ from trimtab.clock import unix_ms
 from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.outbox import Posting
 from trimtab.store.facts import Facts
-from trimtab.store.incidents import write_postings
+from trimtab.store.postings import write_postings
 from trimtab.store.tables import finding_changes, findings
 from trimtab.store.text import clean, from_json, to_json
 
