@@ -6,6 +6,7 @@ and bounded; then the handler runs on a worker thread. Any no is `{"error": sent
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from dataclasses import replace
 from http import HTTPStatus
@@ -40,6 +41,7 @@ from trimtab.show.api_types_history import PastMemory
 from trimtab.show.attempts import TooManyAttempts
 from trimtab.show.auth import Door, Knock
 from trimtab.show.board import BoardBox, Published
+from trimtab.show.digest.desk import DigestDesk
 from trimtab.show.discovery import Discovery
 from trimtab.show.oncall.desk import Desk
 from trimtab.show.openapi import openapi_document
@@ -68,6 +70,7 @@ def people_app(
     oncall: Desk | None = None,
     alerting: Alerting | None = None,
     past: PastMemory | None = None,
+    digests: DigestDesk | None = None,
 ) -> Starlette:
     """The application: API, page, events, /metrics.
 
@@ -90,6 +93,7 @@ def people_app(
         oncall=oncall,
         alerting=alerting,
         past=past,
+        digests=digests,
     )
     document = msgspec.json.encode(openapi_document(ROUTES))
     peers = Peers(settings.metrics.allow_from, key="metrics.allow_from")
@@ -164,7 +168,16 @@ def _answer(people: People, request: Request, result: object) -> Response:
     latest = people.box.latest()
     if latest is not None and result is latest.board:
         return _board_answer(request, latest)
-    return Response(msgspec.json.encode(result), media_type="application/json")
+    return _large_answer(request, msgspec.json.encode(result))
+
+
+def _large_answer(request: Request, body: bytes) -> Response:
+    """A board of the past, or a year of a metric, is as large as a board: packed where that is understood."""
+    headers = {"Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("accept-encoding", "") and len(body) >= COMPRESS_BYTES_MIN:
+        headers["Content-Encoding"] = "gzip"
+        body = gzip.compress(body, compresslevel=1, mtime=0)
+    return Response(body, media_type="application/json", headers=headers)
 
 
 def _board_answer(request: Request, published: Published) -> Response:

@@ -15,6 +15,7 @@ from trimtab.store.alerts import AlertFacts
 from trimtab.store.commands import CommandFacts
 from trimtab.store.findings import FindingFacts
 from trimtab.store.incidents import IncidentFacts
+from trimtab.store.notes import NoteFacts
 from trimtab.store.outbox import OutboxFacts
 from trimtab.store.people import PeopleFacts
 from trimtab.store.series import gpu_series
@@ -22,7 +23,7 @@ from trimtab.store.tables import events
 from trimtab.store.text import from_json
 
 
-class History(AlertFacts, FindingFacts, CommandFacts, IncidentFacts, OutboxFacts, PeopleFacts):
+class History(AlertFacts, FindingFacts, CommandFacts, IncidentFacts, NoteFacts, OutboxFacts, PeopleFacts):
     """Everything that is remembered of one cluster, but for the journal itself. Safe to call from several threads."""
 
     def events(self, since: datetime, node: str | None = None, limit: int = 10_000) -> tuple[NodeEvent, ...]:

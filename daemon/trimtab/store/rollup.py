@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 
 import numpy as np
 
@@ -31,8 +30,10 @@ from trimtab.store.rollup_sums import BoardSums, Sums
 from trimtab.store.rollup_tiers import build_slice, slices
 from trimtab.store.rollup_write import State, write_rows
 
-MENDED_MINUTES_MAX = 2000
-"""Minutes of nodes counted anew in one beat; a second of CPU or two."""
+MENDED_MINUTES_MAX = 500
+"""Minutes of nodes counted anew at once: what they are counted from is held in memory."""
+MEND_SECONDS_MAX = 5.0
+"""So long a beat counts anew at most."""
 FILLED_MS_MAX = 60 * MINUTE.ms
 """After a daemon was away, so much of the time that nobody heard is written as unknown; the rest has no rows."""
 MARGIN_MS = 60_000
@@ -119,10 +120,6 @@ class Rollup:
             self.counts.failures_total += 1
             raise
 
-    def finish(self) -> str:
-        """One last beat at the end of the daemon, so that its restart has little to count anew."""
-        return self.roll()
-
     @property
     def lag_seconds(self) -> float:
         """How far the newest minute that is written lies back."""
@@ -195,9 +192,16 @@ class Rollup:
         self._spans.forget(end_ms - MINUTE.ms)
 
     def _mend(self) -> int:
-        found = self._buffer.dirty(minutes_max=MENDED_MINUTES_MAX)
-        if not found:
-            return 0
+        """Count anew what is marked, for some seconds at most; how many minutes of nodes."""
+        until, count = self._clock.monotonic_seconds() + MEND_SECONDS_MAX, 0
+        while found := self._buffer.dirty(minutes_max=MENDED_MINUTES_MAX):
+            count += self._mend_some(found)
+            if self._clock.monotonic_seconds() > until:
+                break
+        self.counts.mended_minutes_total += count
+        return count
+
+    def _mend_some(self, found: dict[str, list[int]]) -> int:
         taken = self._buffer.take(found)
         try:
             replaced = self._mender.mend(found)
@@ -209,9 +213,7 @@ class Rollup:
             for tier, steps in self._touched.items():
                 if tier.floor_ms(minute) + tier.ms <= self._flushed_ms:
                     steps.setdefault(tier.floor_ms(minute), set()).update(slots)
-        count = sum(len(minutes) for minutes in found.values())
-        self.counts.mended_minutes_total += count
-        return count
+        return sum(len(minutes) for minutes in found.values())
 
     def _is_settled(self) -> bool:
         """Whether to sum what was counted anew: not while more of it is on the way, but now and then all the same."""
@@ -282,8 +284,3 @@ class Rollup:
             while minute < at_ms + self._hold_ms:
                 self._buffer.mark(node, minute, received_ms)
                 minute += MINUTE.ms
-
-    @property
-    def written_until(self) -> datetime:
-        """The end of the newest minute that is written."""
-        return from_unix_ms(self._flushed_ms)

@@ -94,21 +94,27 @@ class Causes:
         # Best last: later ones overwrite.
         open_ones.sort(key=lambda one: (-_SEVERITY[one.finding.severity], one.finding.action.rank, -one.id))
         self._gpu: dict[tuple[str, str], str] = {}
-        self._node: dict[str, str] = {}
+        self._node: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._workload: dict[str, str] = {}
         for one in open_ones:
             subject, rule = one.finding.subject, one.finding.rule
             if subject.node and subject.gpu:
                 self._gpu[subject.node, subject.gpu] = rule
             elif subject.node:
-                self._node[subject.node] = rule
+                self._node[subject.node] = (rule, one.finding.workloads_hit)
             for workload in (*one.finding.workloads_hit, *((subject.workload,) if subject.workload else ())):
                 self._workload[workload] = rule
 
     def of(self, node: str, cell: Cell) -> str:
-        """The rule of the finding that a GPU's time goes to: its own, its node's, else its workload's."""
-        own = self._gpu.get((node, cell.uuid)) or self._node.get(node)
-        return own or self._workload.get(cell.workload or "", "")
+        """The rule of the finding that a GPU's time goes to: its own, its workload's, else its node's.
+
+        A node's finding that names the workloads it hits leaves the others on the node alone.
+        """
+        own = self._gpu.get((node, cell.uuid)) or self._workload.get(cell.workload or "")
+        if own is not None:
+            return own
+        rule, hit = self._node.get(node, ("", ()))
+        return "" if hit and cell.workload and cell.state is not CellState.STRANDED else rule
 
 
 def claims(board: Board, snapshot: ClusterSnapshot | None) -> dict[tuple[str, str], Claim]:
@@ -182,14 +188,19 @@ def facts(board: Board, snapshot: ClusterSnapshot | None, losses: Mapping[str, L
 
 
 def losses(board: Board) -> dict[str, LossFact]:
-    """Workload -> what is lost of it: of several findings that tell of the same loss the largest counts."""
+    """Workload -> what is lost of it: of several findings that tell of the same loss the largest counts.
+
+    One that holds nothing loses nothing: what its waiting costs are the GPUs that stand stranded for it.
+    """
+    cells = (cell for row in board.nodes for cell in row.cells)
+    held = {cell.workload for cell in cells if cell.workload and cell.state is not CellState.STRANDED}
     found: dict[str, LossFact] = {}
     for one in board.findings:
         finding = one.finding
         if one.state is not FindingState.OPEN or not finding.workloads_hit or finding.loss_gpus <= 0:
             continue
         share = finding.loss_gpus / len(finding.workloads_hit)
-        for workload in finding.workloads_hit:
+        for workload in held.intersection(finding.workloads_hit):
             if workload not in found or found[workload].loss_gpus < share:
                 found[workload] = LossFact(cause=finding.rule, loss_gpus=round(share, 2))
     return found

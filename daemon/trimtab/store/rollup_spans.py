@@ -147,11 +147,6 @@ class SpanBook:
         """Let go of spans that ended before the minutes that are still to be rolled up."""
         self._ended = [span for span in self._ended if (span.until_ms or 0) > before_ms]
 
-    @property
-    def known(self) -> int:
-        """GPUs that have a span now."""
-        return len(self._open)
-
     def pieces(self, samples: Samples, *, begin_ms: int, end_ms: int) -> Pieces:
         """The stretches of one minute, of all GPUs."""
         spans = [*self._ended, *self._open.values()]
