@@ -49,6 +49,7 @@ from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.ring import Ring
 from trimtab.vantage import OnCallLook, Vantage
+from trimtab.weekly import digest_chore, digest_desk
 
 log = structlog.get_logger()
 
@@ -105,6 +106,13 @@ class Daemon:
             oncall=OnCallLook(
                 self._history, self._duty.arbiter, self._duty.counts, has_targets=bool(self._duty.targets)
             ),
+        )
+        self._digests = digest_desk(
+            settings,
+            history=self._history,
+            past=self._keeping.past,
+            window=lambda: self.central.window,
+            page_url=lambda: self.url,
         )
         self._people, self._door = self._people_listener()
         self._ingest = self._ingest_listener()
@@ -290,6 +298,7 @@ class Daemon:
             ),
             memory=self._history,
             past=self._keeping.past,
+            digests=self._digests,
             door=door,
             clock=self.clock,
             checks=lambda: (
@@ -343,6 +352,9 @@ class Daemon:
             Chore(name="prune", minutes=PRUNE_MINUTES, run=self._prune),  # raw reports are kept for days, not for ever
             *self._keeping.chores,
             *self._duty.chores,
+            digest_chore(
+                self.settings, self._digests, history=self._history, targets=self._duty.targets, clock=self.clock
+            ),
         )
 
     def _prune(self) -> str:

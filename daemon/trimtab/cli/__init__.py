@@ -39,6 +39,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "maintenance": ("trimtab.cli.maintenance", "maintenance"),
     "quiet": ("trimtab.cli.maintenance", "quiet"),
     "alerts": ("trimtab.cli.maintenance", "alerts"),
+    "digest": ("trimtab.cli.digest", "digest"),
     "doctor": ("trimtab.cli.doctor", "doctor"),
     "db": ("trimtab.cli.db", "db"),
     "setup": ("trimtab.cli.setup", "setup"),

@@ -82,6 +82,8 @@ class Message:
     locale: str = "en"
     facts: Mapping[str, str] = field(default_factory=dict)
     """For machines: finding, action, GPUs hit, and the like."""
+    html: str = ""
+    """The same at length, for targets that show a whole page (mail); "" = the lines are all there is."""
     is_loud: bool = False
     """Whether an update is to sound again: it got worse, or hits somebody new."""
     is_drill: bool = False

@@ -6,6 +6,7 @@ from trimtab.settings.agent import AgentSettings
 from trimtab.settings.alertmanager import AlertmanagerSettings, OthersSettings
 from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
 from trimtab.settings.daemon import DaemonSettings
+from trimtab.settings.digest import DigestSettings
 from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, ScrapeTarget, StoreSettings
 from trimtab.settings.exposition import AgentMetricsSettings, MetricsSettings
 from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
@@ -19,6 +20,7 @@ __all__ = [
     "AlertmanagerSettings",
     "DaemonSettings",
     "DetectSettings",
+    "DigestSettings",
     "IngestSettings",
     "IssueSettings",
     "KubernetesSettings",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trimtab.settings.alertmanager import AlertmanagerSettings
 from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
+from trimtab.settings.digest import DigestSettings
 from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, StoreSettings
 from trimtab.settings.exposition import MetricsSettings
 from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
@@ -30,5 +31,6 @@ class DaemonSettings(Section, frozen=True, kw_only=True):
     issue: IssueSettings = IssueSettings()
     oncall: OnCallSettings = OnCallSettings()
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
+    digest: DigestSettings = DigestSettings()
     simulated: SimulatedSettings | None = None
     kubernetes: KubernetesSettings | None = None

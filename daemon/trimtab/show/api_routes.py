@@ -19,6 +19,7 @@ from trimtab.show.api_types import Check, Decisions, Memory
 from trimtab.show.api_types_history import PastMemory
 from trimtab.show.auth import Caller, Door, Knock
 from trimtab.show.board import BoardBox
+from trimtab.show.digest.desk import DigestDesk
 from trimtab.show.oncall.desk import Desk
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class People:
     """Incidents, the outbox, who pages."""
     alerting: Alerting | None = None
     """Alerts of others, silences, maintenance windows."""
+    digests: DigestDesk | None = None
+    """Where digests are made."""
     past: PastMemory | None = None
     """What roll-ups tell of the past; None = there are none."""
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from trimtab.model.advice import OpenFinding
 from trimtab.model.alerts import Maintenance
 from trimtab.model.board import Board, CommandRow, GpuHistory
+from trimtab.model.digest import Digest
 from trimtab.model.past import Ranks, Trends
 from trimtab.show import api_alerts as around
+from trimtab.show import api_digest as digests
 from trimtab.show import api_fleet as fleet
 from trimtab.show import api_handlers as does
 from trimtab.show import api_history as then
 from trimtab.show import api_people as who
 from trimtab.show import api_types as types
 from trimtab.show import api_types_alerts as alerts
+from trimtab.show import api_types_digest as digest_types
 from trimtab.show import api_types_history as past
 from trimtab.show import api_types_people as people
 from trimtab.show.alertmanager.webhook import Webhook
@@ -123,6 +126,12 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path="/api/v1/maintenance/{id}/end", handler=around.end_maintenance, response=Maintenance,
           body=types.Nothing, scope=_ACT, errors=(400, 404, 409, 413, 415, 422, 503), tags=_ALERTS,
           summary="End a window now; what is still wrong pages"),
+    Route(method="GET", path="/api/v1/digest", handler=digests.digest, response=Digest, query=digest_types.DigestQuery,
+          scope=_READ, errors=(422, 503), tags=("history",),
+          summary="What the fleet did, lost and gained in a stretch of time"),
+    Route(method="GET", path="/api/v1/digest/text", handler=digests.digest_text, response=digest_types.DigestText,
+          query=digest_types.DigestTextQuery, scope=_READ, errors=(422, 503), tags=("history",),
+          summary="The same in words, as HTML or Markdown, in English or Chinese"),
     *ONCALL_ROUTES,
 )
 # fmt: on

@@ -87,6 +87,8 @@ class Email(Aimed):
         if message.severity is Severity.CRITICAL and wants_notice(message):
             mail["Importance"] = "high"
         mail.set_content(f"{plain(message, TEXT_BYTES_MAX)}\n\n-- \n{self._reason(message)}\n")
+        if message.html:
+            mail.add_alternative(message.html, subtype="html")
         return mail
 
     def _recipients(self, message: Message) -> list[str]:

@@ -576,6 +576,7 @@ past-back = back to now
 
 ## The digest (digest-<what>)
 digest-title = { $cluster }: { $since } to { $until }
+digest-first-line = { $cluster }: weekly digest to { $until }
 digest-nothing = Nothing is kept of this time.
 digest-lead = Of { $total } GPU-hours { $good } did work that counted; { $idle } were held and idle, { $stranded } stranded, { $lost } lost to faults and stragglers.
 digest-hours = GPU-hours

@@ -565,6 +565,7 @@ past-back = 回到现在
 
 ## 周报（digest-<what>）
 digest-title = { $cluster }：{ $since } 至 { $until }
+digest-first-line = { $cluster }：截至 { $until } 的周报
 digest-nothing = 这段时间没有保存任何数据。
 digest-lead = 共 { $total } GPU 时，其中 { $good } 做了有效工作；{ $idle } 占用但空闲，{ $stranded } 因碎片无法使用，{ $lost } 因故障和慢卡损失。
 digest-hours = GPU 时
