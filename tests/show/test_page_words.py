@@ -41,7 +41,7 @@ FAMILIES = {
     "fleet-group-": ("rack", "queue", "job", "model", "none"),
     "fleet-order-": ("name", "free"),
     "measure-": ("activity", "temperature", "power", "clock", "memory", "findings"),
-    "scrubber-span-": ("86400", "604800"),
+    "scrubber-span-": ("10800", "86400", "604800"),
     "reject-": ("deadline", "owner", "wrong", "cost", "hand"),
     "picture-": ("before", "after"),
     "waits-": ("job", "size", "queue", "for", "why", "do", "state", "priority"),

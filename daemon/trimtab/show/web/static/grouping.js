@@ -1,7 +1,7 @@
 // Which GPUs stand together in the fleet picture: blocks of rows, a row the cells of one node.
 
 import { STATE } from "./fleetdata.js";
-import { t } from "./say.js";
+import { locale, t } from "./say.js";
 import { state } from "./state.js";
 
 export const GROUPS = ["rack", "queue", "job", "model", "none"];
@@ -11,7 +11,7 @@ let kept = { key: "", fleet: null, at: "", blocks: [] };
 
 /** Blocks `{ title, rows: [{ node, cells }], cells, working }`; a cell is its place in the fleet's columns. */
 export function blocksOf(fleet, group, order) {
-  const key = `${group}/${order}`;
+  const key = `${group}/${order}/${locale}`;
   const isOfShape = order === "name" && ["rack", "model", "none"].includes(group);
   const isSame = kept.key === key && kept.fleet === fleet && (isOfShape || kept.at === fleet.at);
   if (!isSame) kept = { key, fleet, at: fleet.at, blocks: make(fleet, group, order) };

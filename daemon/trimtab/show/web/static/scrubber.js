@@ -9,12 +9,12 @@ import { changed, leavePast, state, takePast } from "./state.js";
 import { trendsOver } from "./trends.js";
 import { clock, dayClock, weekday } from "./words.js";
 
-const SPANS = { 86400: 300, 604800: 1800 }; // seconds shown -> seconds of one step
+const SPANS = { 10800: 60, 86400: 300, 604800: 1800 }; // seconds shown -> seconds of one step
 const ASK_AFTER_MS = 120;
 const HEIGHT = 46;
 const LANE = 13; // of the marks, under the curve
 const MARK_REACH = 6;
-const view = { span: 86400, seconds: null, timer: 0, aborter: null };
+const view = { span: 86400, isChosen: false, seconds: null, timer: 0, aborter: null };
 
 /** The end of the shown stretch, as Unix seconds: the last board's moment. */
 const nowSeconds = () => Math.floor(Date.parse(state.live?.board.at || new Date()) / 1000);
@@ -85,6 +85,7 @@ export function leave() {
 
 export function renderScrubber(container) {
   const { trends, error } = trendsOver(view.span);
+  zoomToKept(trends);
   const until = nowSeconds();
   const value = view.seconds ?? until;
   render(container,
@@ -99,8 +100,17 @@ export function renderScrubber(container) {
     h("p", { class: "spoken", key: "words", role: "status" }, error || marksWords(trends)));
 }
 
+/** A daemon that is young has three hours to show rather than an empty day, until somebody chooses. */
+function zoomToKept(trends) {
+  const kept = trends?.kept?.since;
+  if (view.isChosen || !kept || view.span !== 86400 || nowSeconds() - Date.parse(kept) / 1000 > 10800) return;
+  view.span = 10800;
+  changed();
+}
+
 function choose(event) {
   view.span = Number(event.target.value);
+  view.isChosen = true;
   changed();
 }
 
@@ -212,7 +222,7 @@ function draw() {
 }
 
 function drawTimes(ctx, x, until, colours) {
-  const step = view.span === 86400 ? 10800 : 86400;
+  const step = { 10800: 1800, 86400: 10800, 604800: 86400 }[view.span];
   const offset = new Date(until * 1000).getTimezoneOffset() * 60;
   ctx.font = `10.5px ${colours.font}`;
   ctx.textAlign = "left";

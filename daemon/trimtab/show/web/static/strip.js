@@ -7,6 +7,7 @@ import { dayTrends } from "./trends.js";
 import { clock, number, percent, plural } from "./words.js";
 
 const SIZES = [1, 2, 4, 8];
+const KNOWN_MIN = 12; // fewer steps of the day than this say less than what was seen since the page was opened
 
 export function renderStrip(container) {
   const { board } = state;
@@ -46,24 +47,26 @@ function read(strip, name) {
 function tile(key, label, value, words, name, colour) {
   const trends = dayTrends();
   const day = trends?.series[name];
-  const values = day?.some((one) => one !== null) ? day : state.trail.map((each) => read(each.strip, name));
+  const known = day ? day.filter((one) => one !== null).length : 0;
+  const isDay = known >= KNOWN_MIN || known > state.trail.length;
+  const first = isDay ? day.findIndex((one) => one !== null) : 0;
+  const values = isDay ? day.slice(first) : state.trail.map((each) => read(each.strip, name));
+  const since = isDay ? trends.at_seconds[first] * 1000 : state.trail[0]?.at;
   return h("div", { class: "tile", key },
     h("div", { class: "tile-label" }, label),
     h("div", { class: "tile-value" }, value),
-    h("div", { class: "tile-words" }, words, change(name, trends, values)),
+    h("div", { class: "tile-words" }, words, change(name, values, since)),
     sparkline(values, colour));
 }
 
 /** How far it is from where it began: a day ago, or when this page was opened. */
-function change(name, trends, values) {
-  const first = values.findIndex((value) => value !== null && value !== undefined);
-  if (first < 0 || values.length < 2) return null;
+function change(name, values, since) {
+  const first = values.find((value) => value !== null && value !== undefined);
   const now = read(state.board.strip, name);
-  if (now === null || now === undefined) return null;
-  const isDay = values === trends?.series[name];
-  const since = isDay ? trends.at_seconds[first] * 1000 : state.trail[first].at;
+  const isLater = new Date(since).getTime() >= Date.parse(state.board.at);
+  if (first === undefined || isLater || values.length < 2 || now === null || now === undefined) return null;
   const isRatio = name.endsWith("_ratio");
-  const diff = (now - values[first]) * (isRatio ? 100 : 1);
+  const diff = (now - first) * (isRatio ? 100 : 1);
   if (Math.abs(diff) < (isRatio ? 0.05 : 0.5)) return null;
   const text = `${diff > 0 ? "+" : "−"}${isRatio ? Math.abs(diff).toFixed(1) : number(Math.round(Math.abs(diff)))}`;
   return h("span", { class: "change" }, " · ", t("strip-change", { change: text, at: clock(since, state.board.at) }));

@@ -4,7 +4,7 @@ import { get } from "./live.js";
 import { changed, state } from "./state.js";
 
 const AGAIN_MS = 60_000;
-const POINTS = { 86400: 288, 604800: 336 };
+const POINTS = { 10800: 180, 86400: 288, 604800: 336 };
 const kept = new Map(); // seconds -> { trends, askedMs, error }
 
 /** The trends over so long, or null until they have come. */
