@@ -10,6 +10,7 @@ from tests.browser import CHROMIUM, INSTALL, Page, browsing
 from tests.fakes.hall import a_hall_served
 from tests.fakes.people import TOKEN, Served
 
+from trimtab.model.command import CommandState
 from trimtab.model.people import Role
 from trimtab.show.auth import Knock
 
@@ -17,6 +18,11 @@ pytestmark = pytest.mark.skipif(shutil.which(CHROMIUM) is None, reason=INSTALL)
 
 FORM = "document.querySelector('#sign-in')?.open"
 ROLE = "document.body.dataset.role"
+LIVE, SAY, SIGNIN = (
+    f"import(new URL('{name}.js', document.querySelector('script[src*=signin]').src))"
+    for name in ("live", "say", "signin")
+)
+"""The page's own modules: their address has the edition in it."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +85,7 @@ def test_a_session_that_an_admin_ends_asks_to_sign_in_again(page: Page, served: 
     page.until(f"{ROLE} === 'operator'")
     (session,) = served.door.passes.sessions()
     served.post(f"/api/v1/sessions/{session.id}/end", {})
-    page.ask("import('/static/live.js').then((live) => live.get('/api/v1/me').catch(() => 0))")
+    page.ask(f"{LIVE}.then((live) => live.get('/api/v1/me').catch(() => 0))")
     page.until(FORM)
     assert page.text("#sign-in .error")
     assert served.door.caller(Knock(authorization=f"Bearer {TOKEN}")) is not None
@@ -89,6 +95,32 @@ def test_signing_out_ends_the_session_on_the_server(page: Page, served: Served) 
     page.open(f"{served.url}/open/{served.door.new_link()}")
     page.until(f"{ROLE} === 'operator'")
     assert len(served.door.passes.sessions()) == 1
-    page.ask("import('/static/signin.js').then((signin) => { signin.signOut(); })")
+    page.ask(f"{SIGNIN}.then((signin) => {{ signin.signOut(); }})")
     page.until(FORM)
     assert served.door.passes.sessions() == ()
+
+
+def test_a_viewers_page_offers_no_decision_and_a_forced_one_is_refused(page: Page, served: Served) -> None:
+    secret = served.door.passes.give_token(name="vera", role=Role.VIEWER, lasts_seconds=None, by="operator")[1]
+    page.open(served.url)
+    page.until(FORM)
+    sign_in(page, secret)
+    page.until(f"{ROLE} === 'viewer'")
+    page.until("document.querySelector('#todo .command')")
+    assert page.ask("document.querySelectorAll('#todo button.primary').length") == 0
+    fingerprint = served.memory.stored[11].recommendation.fingerprint
+    said = page.ask(
+        f"{LIVE}.then((live) => live.post('/api/v1/recommendations/11/approve',"
+        f" {{fingerprint: '{fingerprint}'}}).catch((error) => error.message))"
+    )
+    assert said == "This needs the role operator; vera (page) has the role viewer. Nothing was done."
+    assert served.memory.stored[11].state is CommandState.PROPOSED
+
+
+def test_in_chinese_too(page: Page, served: Served) -> None:
+    page.open(served.url)
+    page.until(FORM)
+    page.ask(f"{SAY}.then((say) => say.speak('zh-CN'))")
+    page.until("document.querySelector('#sign-in-title').textContent === '登录 trimtab'")
+    page.ask(f"{SAY}.then((say) => say.speak('en'))")
+    page.until("document.querySelector('#sign-in-title').textContent === 'Sign in to trimtab'")
