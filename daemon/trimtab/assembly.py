@@ -90,7 +90,9 @@ class Daemon:
             why_not_well=self._why_not_well,
             quiet=self._context,
         )
-        self._keeping = keeping_of(settings, database=self._database, history=self._history, clock=self.clock)
+        self._keeping = keeping_of(
+            settings, database=self._database, history=self._history, clock=self.clock, link=self._link
+        )
         self._work = self._parts()
         self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)

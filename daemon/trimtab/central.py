@@ -43,7 +43,7 @@ from trimtab.show.oncall.bell import Bell
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.ring import Ring
-from trimtab.store.rollup import Rollup
+from trimtab.store.rollup_shift import Shift
 
 log = structlog.get_logger()
 
@@ -84,7 +84,7 @@ class Parts:
     box: BoardBox
     context: Context | None = None
     tally: Tally = field(default_factory=Tally)
-    rollup: Rollup | None = None
+    rollup: Shift | None = None
     bell: Bell | None = None
     """On-call; None = nobody is told."""
 

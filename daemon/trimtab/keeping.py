@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trimtab.chores import Chore
 from trimtab.clock import Clock
+from trimtab.link import Link
 from trimtab.loop import Beat
 from trimtab.settings import DaemonSettings
 from trimtab.show.metrics_facts import RollupFacts
@@ -14,9 +16,12 @@ from trimtab.store.database import Database
 from trimtab.store.history import History
 from trimtab.store.past import Past
 from trimtab.store.retention import Retention
-from trimtab.store.rollup import Rollup
+from trimtab.store.rollup import Rollup, RollupCounts
+from trimtab.store.rollup_shift import Shift
 
 PRUNE_MINUTES = 30
+LEASE_SECONDS_MAX = 30.0
+"""So long after its start a daemon waits to learn who holds the Lease before it rolls up all the same."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,7 +29,7 @@ class Keeping:
     """The past of one daemon's cluster. `rollup` None = it is turned off; what was kept before can still be read."""
 
     past: Past
-    rollup: Rollup | None
+    rollup: Shift | None
     beats: tuple[Beat, ...]
     chores: tuple[Chore, ...]
     ended: threading.Event
@@ -33,35 +38,42 @@ class Keeping:
         """How the roll-ups are, for /metrics."""
         if self.rollup is None:
             return None
-        counts = self.rollup.counts
+        counts, rollup = self.rollup.counts, self.rollup.rollup
         return RollupFacts(
             rows_total=dict(counts.rows_total),
             failures_total=counts.failures_total,
             mended_minutes_total=counts.mended_minutes_total,
-            too_late_total=self.rollup.too_late_total,
-            waiting_minutes=self.rollup.waiting_minutes,
-            lag_seconds=self.rollup.lag_seconds,
+            too_late_total=rollup.too_late_total if rollup is not None else 0,
+            waiting_minutes=rollup.waiting_minutes if rollup is not None else None,
+            lag_seconds=rollup.lag_seconds if rollup is not None else None,
         )
 
 
-def keeping_of(settings: DaemonSettings, *, database: Database, history: History, clock: Clock) -> Keeping:
+def keeping_of(
+    settings: DaemonSettings, *, database: Database, history: History, clock: Clock, link: Link | None = None
+) -> Keeping:
     """Open the roll-ups where the last daemon left them. Raises StoreError."""
     past, wanted, ended = Past(database, history), settings.rollup, threading.Event()
     if not wanted.is_on:
         return Keeping(past=past, rollup=None, beats=(), chores=(), ended=ended)
-    rollup = Rollup(
-        database,
-        cluster=settings.cluster,
-        clock=clock,
-        settings=wanted,
-        # A node is silent on the page from here on: its time is unknown from the same moment.
-        hold_seconds=settings.detect.silent_after_seconds,
-    )
+
+    def make(counts: RollupCounts) -> Rollup:
+        return Rollup(
+            database,
+            cluster=settings.cluster,
+            clock=clock,
+            settings=wanted,
+            # A node is silent on the page from here on: its time is unknown from the same moment.
+            hold_seconds=settings.detect.silent_after_seconds,
+            counts=counts,
+        )
+
+    shift = Shift(make, clock=clock, is_standby=_is_standby(database, link, clock))
     retention = Retention(database, cluster=settings.cluster, settings=wanted)
     return Keeping(
         past=past,
-        rollup=rollup,
-        beats=(Beat("roll", rollup.roll, interval_seconds=wanted.interval_seconds, clock=clock),),
+        rollup=shift,
+        beats=(Beat("roll", shift.roll, interval_seconds=wanted.interval_seconds, clock=clock),),
         chores=(
             Chore(
                 name="prune_rollups",  # each tier has its days
@@ -71,3 +83,18 @@ def keeping_of(settings: DaemonSettings, *, database: Database, history: History
         ),
         ended=ended,
     )
+
+
+def _is_standby(database: Database, link: Link | None, clock: Clock) -> Callable[[], bool]:
+    """Whether another daemon rolls up here: it holds the Lease, and the database is one that two can share."""
+    lease = link.lease if link is not None and not database.is_sqlite else None
+    if lease is None:
+        return lambda: False
+    started = clock.monotonic_seconds()
+
+    def is_standby() -> bool:
+        # Until the Lease was read once, or cannot be, nobody knows whose turn it is.
+        is_early = clock.monotonic_seconds() - started < LEASE_SECONDS_MAX
+        return lease.epoch is None and (lease.is_elsewhere or is_early)
+
+    return is_standby

@@ -76,6 +76,11 @@ class Lease:
         return term.epoch if term is not None else None
 
     @property
+    def is_elsewhere(self) -> bool:
+        """Whether another daemon was last seen to hold it."""
+        return self._term is None and self._holder not in ("", self.identity)
+
+    @property
     def request_seconds(self) -> float:
         """How long one request may take."""
         return self._settings.request_timeout_seconds

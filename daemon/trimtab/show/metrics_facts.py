@@ -114,8 +114,9 @@ class RollupFacts:
     failures_total: int = 0
     mended_minutes_total: int = 0
     too_late_total: int = 0
-    waiting_minutes: int = 0
-    lag_seconds: float = 0.0
+    waiting_minutes: int | None = None
+    lag_seconds: float | None = None
+    """None = another daemon rolls up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,10 @@ from trimtab.store.text import clean, from_json
 _WAITING = (LetterState.READY.value, LetterState.LEASED.value)
 
 
+NUMBERS_PER_QUERY = 5000
+"""Both engines bound how many values one statement may carry."""
+
+
 class IncidentFacts(Facts):
     """The incidents of one cluster, and who pages for them."""
 
@@ -53,16 +57,18 @@ class IncidentFacts(Facts):
 
     def told_targets(self, numbers: Iterable[int]) -> dict[int, frozenset[str]]:
         """Incident number -> targets that were told of it, or will be."""
-        wanted = (
-            outbox.c.cluster == self.cluster,
-            outbox.c.incident.in_(list(numbers)),
-            outbox.c.verb.in_(TELLING),
-            outbox.c.state != LetterState.DROPPED.value,
-        )
-        found: dict[int, set[str]] = {}
+        asked, found = list(numbers), dict[int, set[str]]()
         with self._database.read() as connection:
-            for row in connection.execute(sa.select(outbox.c.incident, outbox.c.target).where(*wanted).distinct()):
-                found.setdefault(row.incident, set()).add(row.target)
+            for first in range(0, len(asked), NUMBERS_PER_QUERY):
+                wanted = (
+                    outbox.c.cluster == self.cluster,
+                    outbox.c.incident.in_(asked[first : first + NUMBERS_PER_QUERY]),
+                    outbox.c.verb.in_(TELLING),
+                    outbox.c.state != LetterState.DROPPED.value,
+                )
+                rows = connection.execute(sa.select(outbox.c.incident, outbox.c.target).where(*wanted).distinct())
+                for row in rows:
+                    found.setdefault(row.incident, set()).add(row.target)
         return {number: frozenset(targets) for number, targets in found.items()}
 
     def openings_since(self, since: datetime) -> dict[str, int]:

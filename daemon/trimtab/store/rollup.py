@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import numpy as np
 
@@ -62,10 +63,17 @@ class Rollup:
     """Takes note of what comes in, and rolls it up."""
 
     def __init__(
-        self, database: Database, *, cluster: str, clock: Clock, settings: RollupSettings, hold_seconds: float
+        self,
+        database: Database,
+        *,
+        cluster: str,
+        clock: Clock,
+        settings: RollupSettings,
+        hold_seconds: float,
+        counts: RollupCounts | None = None,
     ) -> None:
         """Go on from what the database says. `hold_seconds`: so long a sample stands for its GPU. Raises StoreError."""
-        self.counts = RollupCounts()
+        self.counts = counts or RollupCounts()
         self._database = database
         self._clock = clock
         self._settings = settings
@@ -109,6 +117,10 @@ class Rollup:
             minute = MINUTE.floor_ms(unix_ms(board.at))
             sums = self._board_sums.setdefault(minute, BoardSums())
             sums.add(board.strip.goodput_ratio, board.strip.stranded)
+
+    def recount(self, since: datetime) -> None:
+        """Have counted anew what was received since then, whoever was told of it. Raises StoreError."""
+        self._mark_received(since, unix_ms(self._clock.now()))
 
     # --- the beat
 
@@ -277,7 +289,10 @@ class Rollup:
         """Have counted anew what an earlier daemon had heard and not yet written."""
         received = self._state.get(_RECEIVED)
         since_ms = now_ms - HOUR.ms if received is None else max(now_ms - self._keep_ms, received - MARGIN_MS)
-        for node, at_ms, received_ms in self._mender.tail(from_unix_ms(since_ms)):
+        self._mark_received(from_unix_ms(since_ms), now_ms)
+
+    def _mark_received(self, since: datetime, now_ms: int) -> None:
+        for node, at_ms, received_ms in self._mender.tail(since):
             if at_ms < now_ms - self._keep_ms:
                 continue
             minute = MINUTE.floor_ms(at_ms)

@@ -1,0 +1,60 @@
+"""Of two daemons on one database one rolls up; the other takes over from what the database says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from trimtab.clock import Clock
+from trimtab.model.board import Board
+from trimtab.model.cluster import ClusterSnapshot
+from trimtab.model.reading import Delivery
+from trimtab.store.rollup import Rollup, RollupCounts
+
+STANDING_BY = "another daemon rolls up into this database"
+
+
+class Shift:
+    """Rolls up while it is this daemon's turn. While it is not, nothing is taken note of: the journal has it all."""
+
+    def __init__(
+        self, make: Callable[[RollupCounts], Rollup], *, clock: Clock, is_standby: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`make` opens the roll-ups where the database left them. Raises StoreError."""
+        self.counts = RollupCounts()
+        self._make = make
+        self._clock = clock
+        self._is_standby = is_standby
+        self._rollup: Rollup | None = None if is_standby() else make(self.counts)
+
+    @property
+    def rollup(self) -> Rollup | None:
+        """The roll-ups; None while standing by."""
+        return self._rollup
+
+    def add(self, deliveries: Iterable[Delivery]) -> None:
+        """Take note of reports that the journal has stored."""
+        rollup = self._rollup
+        if rollup is not None:
+            rollup.add(deliveries)
+
+    def see(self, board: Board, snapshot: ClusterSnapshot | None) -> None:
+        """Take note of a board."""
+        rollup = self._rollup
+        if rollup is not None:
+            rollup.see(board, snapshot)
+
+    def roll(self) -> str:
+        """One beat. Raises StoreError."""
+        if self._is_standby():
+            self._rollup = None
+            return STANDING_BY
+        rollup = self._rollup
+        return rollup.roll() if rollup is not None else self._take_over(self._clock.now())
+
+    def _take_over(self, now: datetime) -> str:
+        rollup = self._make(self.counts)
+        self._rollup = rollup
+        # What was stored while it was being opened was told to nobody.
+        rollup.recount(now - timedelta(seconds=1))
+        return f"taken over; {rollup.roll()}"
