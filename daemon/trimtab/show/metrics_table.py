@@ -251,7 +251,7 @@ OWN: tuple[OwnMetric, ...] = (
     OwnMetric(name="trimtab_rollup_failures_total", kind=_COUNTER, daemon=True,
               help="Beats of the roll-ups that failed; nothing is lost, the next one goes on from there."),
     OwnMetric(name="trimtab_rollup_mended_pieces_total", kind=_COUNTER, daemon=True,
-              help="Pieces (a minute of a node) that were counted anew from the journal, after a restart or a late report."),
+              help="Pieces (a minute of a node) that were counted anew, after a restart or a late report."),
     OwnMetric(name="trimtab_rollup_reports_too_late_total", kind=_COUNTER, daemon=True,
               help="Reports that came after the minutes that they belong to were deleted: in the journal only."),
     OwnMetric(name="trimtab_rollup_waiting_pieces", daemon=True,
