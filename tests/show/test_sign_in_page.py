@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.browser import CHROMIUM, INSTALL, Page, browsing
@@ -16,6 +17,7 @@ from trimtab.show.auth import Knock
 
 pytestmark = pytest.mark.skipif(shutil.which(CHROMIUM) is None, reason=INSTALL)
 
+AXE = (Path(__file__).parent.parent / "fixtures" / "axe" / "axe.min.js").read_text(encoding="utf-8")
 FORM = "document.querySelector('#sign-in')?.open"
 ROLE = "document.body.dataset.role"
 LIVE, SAY, SIGNIN = (
@@ -124,3 +126,17 @@ def test_in_chinese_too(page: Page, served: Served) -> None:
     page.until("document.querySelector('#sign-in-title').textContent === '登录 trimtab'")
     page.ask(f"{SAY}.then((say) => say.speak('en'))")
     page.until("document.querySelector('#sign-in-title').textContent === 'Sign in to trimtab'")
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_axe_finds_nothing_serious_in_the_form(page: Page, served: Served, scheme: str) -> None:
+    page.prefer(color_scheme=scheme)
+    page.open(served.url)
+    page.until(FORM)
+    sign_in(page, "wrong")
+    page.until("!document.querySelector('#sign-in .error').hidden")
+    page.ask(AXE)
+    found = page.ask(
+        "axe.run('#sign-in').then((told) => told.violations.map((one) => `${one.impact} ${one.id}: ${one.help}`))"
+    )
+    assert found == []
