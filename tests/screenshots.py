@@ -102,7 +102,9 @@ def job(page: Page, url: str, picture: Path) -> None:
     page.open(f"{url}/job/{jobs[0]}")
     select = "document.querySelector('.heat-head select')"
     page.until(select)
-    page.ask(f"{select}.value = 'sm_clock_hertz'; {select}.dispatchEvent(new Event('change', {{bubbles: true}})); 0")
+    for place, value in ((1, "sm_clock_hertz"), (2, "900")):
+        chosen = f"document.querySelector('.heat-head select:nth-child({place})')"
+        page.ask(f"{chosen}.value = '{value}'; {chosen}.dispatchEvent(new Event('change', {{bubbles: true}})); 0")
     page.until("document.querySelector('.heat canvas')?.height > 100", 60)
     settled(page)
     page.ask("document.querySelector('.heat-head').parentElement.scrollIntoView({block: 'center'})")
