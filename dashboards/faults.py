@@ -15,6 +15,7 @@ def _open(more: str = "") -> str:
 
 
 _SEEN = f"max by ({_INFO}) (max_over_time(trimtab_finding_info{{{CLUSTER}}}[$__range]))"
+_SEEN_AT_NODES = _SEEN.replace(CLUSTER, f'{CLUSTER}, node!=""')
 _XIDS = f'max by (cluster, node, code) (increase(trimtab_node_events_total{{{NODE}, kind="xid"}}[$__range]))'
 _CARDS = f"max by ({BY_GPU}, index, model, pci, serial, vbios) (trimtab_gpu_info{{{CLUSTER}}})"
 _HURT = f'max by ({BY_GPU}) (trimtab_finding_info{{{CLUSTER}, gpu!=""}})'
@@ -112,7 +113,7 @@ AGAIN = Row(
             "Repeat offenders",
             "The ten nodes and GPUs with the most different findings over the time shown.",
             "none",
-            Ask(f"topk(10, count by (node, gpu) ({_SEEN}))", "{{node}} {{gpu}}"),
+            Ask(f"topk(10, count by (node, gpu) ({_SEEN_AT_NODES}))", "{{node}} {{gpu}}"),
             height=9,
             steps=((None, GREEN), (2.0, ORANGE), (4.0, RED)),
             links=TO_GPU,

@@ -142,13 +142,12 @@ def say_xid(home: Path, number: int, code: int = 13) -> None:
 
 
 def prometheus_settings(home: Path, targets: Mapping[str, str]) -> Path:
-    """What Prometheus scrapes; the same as docs/how-to/grafana.md says, with addresses of ours."""
+    """What Prometheus scrapes, in the manner of `trimtab setup`, with addresses of ours."""
     path = home / "prometheus.yml"
+    often = {"scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s", "honor_labels": True}
     jobs = [
-        {"job_name": name, "scrape_interval": f"{SCRAPE_SECONDS}s", "scrape_timeout": f"{SCRAPE_SECONDS}s",
-         "static_configs": [{"targets": [address]}]}
-        for name, address in targets.items()
-    ]  # fmt: skip
+        {"job_name": name, **often, "static_configs": [{"targets": [address]}]} for name, address in targets.items()
+    ]
     path.write_text(yaml.safe_dump({"scrape_configs": jobs}))
     return path
 

@@ -32,6 +32,7 @@ SCENES = {
     "trimtab-gpu": {"node": "gpu-07"},
     "trimtab-job": {"workload": "research/vision-3"},
     "trimtab-daemon": {"node": ".*"},
+    "trimtab-faults": {"node": ".*"},
 }
 """Where the demo's stories play: a fan fails on gpu-07, and one rank of vision-3 is slow."""
 
@@ -65,7 +66,7 @@ def grid_of(fleet: Fleet, panel: Mapping[str, Any], values: Mapping[str, str]) -
     names = sorted(step["renameByName"], key=step["indexByName"].__getitem__)
     asked = [(target["refId"], fleet.series(filled_in(target["expr"], values))) for target in panel["targets"]]
     moments = Counter(moment for one in asked[0][1] for moment, _ in one["values"])
-    moment = max(moments, key=lambda one: (moments[one], one))
+    moment = max(moments, key=lambda one: (moments[one], one), default=0.0)
     rows: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
     for ref_id, series in asked:
         for one in series:
@@ -89,8 +90,8 @@ def _row(rows: dict[frozenset[tuple[str, str]], dict[str, str]], labels: Mapping
 def draw_live(fleet: Fleet, name: str) -> str:
     """One dashboard of Prometheus's."""
     sheet = read(name)
-    values = dict(chosen(fleet, sheet))
-    values |= {name: text for name, text in {**ALL, **SCENES.get(sheet["uid"], {})}.items() if name in values}
+    instance = fleet.page.removeprefix("http://")
+    values = chosen(fleet, sheet, {**ALL, "instance": instance, **SCENES.get(sheet["uid"], {})})
     data: dict[int, Sequence[Line] | Grid] = {}
     for panel in charts_of(sheet):
         make = grid_of if panel["type"] == "table" else lines_of

@@ -150,7 +150,8 @@ def _mapped(panel: Mapping[str, Any], line: Line) -> str:
 
 def _bars(panel: Mapping[str, Any], found: Sequence[Line], area: Area) -> str:
     x, y, width, height = area
-    ranked = sorted(found, key=lambda line: -line.points[-1][1])[:BARS_MAX]
+    is_rising = "bottomk" in str(panel["targets"][0].get("expr"))
+    ranked = sorted(found, key=lambda line: line.points[-1][1], reverse=not is_rising)[:BARS_MAX]
     high = max(line.points[-1][1] for line in ranked) or 1.0
     step = min(height / max(len(ranked), 1), 26)
     parts = []

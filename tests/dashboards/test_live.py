@@ -53,7 +53,7 @@ def label_values(query: str) -> tuple[str, str]:
     return found[1], found[2]
 
 
-def chosen(fleet: Fleet, sheet: dict[str, Any]) -> Mapping[str, str]:
+def chosen(fleet: Fleet, sheet: dict[str, Any], wanted: Mapping[str, str] | None = None) -> Mapping[str, str]:
     """What a person sees: all where that can be chosen, else one; of nodes one that something is wrong with."""
     values = {"__rate_interval": RATE_INTERVAL, "__range": "120s", "__interval": "3s"}
     for variable in sheet["templating"]["list"]:
@@ -62,6 +62,9 @@ def chosen(fleet: Fleet, sheet: dict[str, Any]) -> Mapping[str, str]:
         selector, label = label_values(filled_in(variable["query"]["query"], values))
         found = fleet.label_values(selector, label)
         assert found, f"{variable['name']}: nothing to choose from {selector}"
+        if variable["name"] in (wanted or {}):
+            values[variable["name"]] = (wanted or {})[variable["name"]]
+            continue
         values[variable["name"]] = ".*" if variable["includeAll"] else _one(fleet, variable["name"], found)
     return values
 
