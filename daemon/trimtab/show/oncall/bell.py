@@ -21,8 +21,9 @@ from trimtab.settings.oncall import OnCallSettings
 from trimtab.show.oncall.letters import Letters
 from trimtab.show.oncall.pager import Arbiter
 from trimtab.show.oncall.quiet import Quiet
-from trimtab.show.oncall.ringing import Ringing, Tools, shown
+from trimtab.show.oncall.ringing import Ringing
 from trimtab.show.oncall.routes import Router, concern_of
+from trimtab.show.oncall.telling import Teller, shown
 from trimtab.show.oncall.wording import News
 
 TOLD_STATES = (
@@ -121,13 +122,13 @@ class Bell:
         self.arbiter = arbiter
         self._settings = settings
         self._memory = memory
-        self._tools = Tools(cluster=cluster, memory=memory, router=router, letters=letters, quiet=quiet)
+        self._teller = Teller(cluster=cluster, memory=memory, router=router, letters=letters, quiet=quiet)
 
     def hear(self, judged: Judged, snapshot: ClusterSnapshot | None) -> tuple[Posting, ...]:
         """What is to be told after a judgement: openings, news, endings. To be written together with it."""
         window = timedelta(seconds=self._settings.budget_window_seconds)
         ringing = Ringing(
-            self._tools,
+            self._teller,
             at=judged.at,
             pager=self.arbiter.for_new(),
             openings=self._memory.openings_since(judged.at - window),
@@ -153,7 +154,7 @@ class Bell:
         fresh = [command for command in about if incident.commands.get(command.name) != command.state.value]
         if not fresh or incident.pager is not Pager.OUTBOX or incident.paged_at is None or incident.is_drill:
             return None
-        if self._tools.quiet.why_quiet(incident, at) is not None:
+        if self._teller.quiet.why_quiet(incident, at) is not None:
             return None
         acted = [_acted(command) for command in fresh if command.state in _DONE_STATES]
         after = replace(
@@ -164,7 +165,7 @@ class Bell:
         )
         finding = self._finding_of(incident)
         news = News(verb=Verb.UPDATE, incident=after, at=at, finding=finding, change="command", commands=fresh)
-        return self._tools.posting(after, incident, news)
+        return self._teller.posting(after, incident, news)
 
     def acknowledge(self, number: int, *, who: str, at: datetime, came_from: str = "") -> Incident:
         """Somebody has it: kept, audited, and told to everybody but where it came from. Raises DecisionRefused."""
@@ -178,7 +179,7 @@ class Bell:
                 return incident
             after = replace(incident, acknowledged_at=at, acknowledged_by=who, changed_at=at)
             news = News(verb=Verb.ACKNOWLEDGE, incident=after, at=at, who=who)
-            posting = self._tools.posting(after, incident, news, skipping={came_from} if came_from else ())
+            posting = self._teller.posting(after, incident, news, skipping={came_from} if came_from else ())
             line = (who, f"{incident.name} acknowledged", incident.first_line)
             if self._memory.post([replace(posting, audited=(line,))]):
                 return after
@@ -211,7 +212,7 @@ class Bell:
                 dry_run=tuple(dry_run),
             )
         )
-        posting = self._tools.opening(incident, None, finding, concern_of(finding, None), at=at)
+        posting = self._teller.opening(incident, None, finding, concern_of(finding, None), at=at)
         line = (who, f"drill {incident.name}", finding.sentence)
         if not self._memory.post([replace(posting, audited=(line,))]):
             raise DecisionRefused("Another incident opened at this very moment. Try again.")
@@ -223,7 +224,7 @@ class Bell:
         if incident is None or not incident.is_drill:
             raise DecisionRefused(f"There is no drill I{number}.")
         if incident.is_open:
-            posting = self._tools.closing(incident, at=at, why="the drill is over")
+            posting = self._teller.closing(incident, at=at, why="the drill is over")
             self._memory.post([posting])
             return posting.incident
         return incident

@@ -2,123 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
 
-from trimtab.model.advice import Finding, OpenFinding, Severity, Subject
+from trimtab.model.advice import Finding, OpenFinding, Severity
 from trimtab.model.oncall import Incident, Pager, Verb
 from trimtab.model.outbox import Posting
-from trimtab.show.catalogue import Catalogue
 from trimtab.show.oncall.budget import Recipients, Room
-from trimtab.show.oncall.letters import Letters
-from trimtab.show.oncall.quiet import Quiet
-from trimtab.show.oncall.routes import Concern, Router
-from trimtab.show.oncall.wording import News, first_line, rank, summary_sentence
+from trimtab.show.oncall.routes import Concern
+from trimtab.show.oncall.telling import SUMMARY, Teller, counted, open_summary, shown, tell_summary
+from trimtab.show.oncall.wording import News, rank
 
-SUMMARY = "summary"
-"""Rule of the incident that speaks for those that were too many."""
 LOSS_CHANGE_GPUS = 1.0
 """A loss that changed by less is not worth a row."""
-_ENGLISH = Catalogue()
-
-
-class RingingMemory(Protocol):
-    """What a beat reads; the history satisfies it."""
-
-    @property
-    def ledger(self) -> str:
-        """Whose incidents these are."""
-        ...
-
-    def open_incidents(self) -> tuple[Incident, ...]:
-        """All that stand."""
-        ...
-
-    def next_incident_number(self) -> int:
-        """The first number that no incident has had."""
-        ...
-
-    def told_targets(self, numbers: Iterable[int]) -> Mapping[int, frozenset[str]]:
-        """Incident number -> targets that were told of it."""
-        ...
-
-    def finding(self, finding_id: int) -> OpenFinding | None:
-        """One finding, open or closed."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """What postings are made with."""
-
-    cluster: str
-    memory: RingingMemory
-    router: Router
-    letters: Letters
-    quiet: Quiet
-
-    def posting(self, incident: Incident, was: Incident, news: News, *, skipping: Collection[str] = ()) -> Posting:
-        """News for everybody who was told of the incident, also by way of another target."""
-        if incident.pager is not Pager.OUTBOX:
-            return Posting(incident=incident, was=was)
-        handed_on = self.memory.told_targets([incident.number]).get(incident.number, frozenset())
-        told = self.letters.known(incident.told, handed_on)
-        if not told:
-            return Posting(incident=incident, was=was)
-        others = self.letters.for_others(news) if news.verb is Verb.RESOLVE else None
-        return Posting(
-            incident=incident, was=was, letters=self.letters.to(told, news, skipping=skipping), for_others=others
-        )
-
-    def opening(
-        self,
-        incident: Incident,
-        was: Incident | None,
-        finding: Finding,
-        concern: Concern,
-        *,
-        at: datetime,
-        told: Recipients | None = None,
-        change: str = "",
-    ) -> Posting:
-        """Tell everybody on the routes (or `told`) that it is wrong."""
-        if incident.pager is not Pager.OUTBOX:
-            return Posting(incident=incident, was=was)
-        recipients = self.router.recipients(finding, concern) if told is None else told
-        if not recipients:
-            return Posting(incident=incident, was=was)
-        after = replace(
-            incident,
-            told={**incident.told, **recipients},
-            paged_at=incident.paged_at or at,
-            worst=incident.severity,
-            quiet="",
-            changed_at=at,
-        )
-        news = News(verb=Verb.OPEN, incident=after, at=at, finding=finding, change=change)
-        return Posting(incident=after, was=was, letters=self.letters.to(recipients, news))
-
-    def closing(self, incident: Incident, *, at: datetime, why: str) -> Posting:
-        """It is over: told to whoever was told that it began, whatever is silenced."""
-        after = replace(_counted(incident, at), closed_at=at, changed_at=at, close_reason=why, quiet="")
-        return self.posting(after, incident, News(verb=Verb.RESOLVE, incident=after, at=at))
 
 
 class Ringing:
     """One beat being put together."""
 
     def __init__(
-        self, tools: Tools, *, at: datetime, pager: Pager, openings: Mapping[str, int], openings_max: int
+        self, teller: Teller, *, at: datetime, pager: Pager, openings: Mapping[str, int], openings_max: int
     ) -> None:
         """Read what stands."""
         self.postings: list[Posting] = []
-        self._tools = tools
+        self._teller = teller
         self._at = at
         self._pager = pager
         self._room = Room(openings, most=openings_max)
-        standing = tools.memory.open_incidents()
+        standing = teller.memory.open_incidents()
         self._drills = [one for one in standing if one.is_drill]
         self._summary = next((one for one in standing if one.rule == SUMMARY), None)
         self._standing = {one.incident: one for one in standing if not one.is_drill and one.rule != SUMMARY}
@@ -149,15 +61,15 @@ class Ringing:
 
     def _is_worth_telling(self, finding: Finding, concern: Concern) -> bool:
         """What wakes nobody and is on no route is for the page alone."""
-        return finding.severity is not Severity.INFO or bool(self._tools.router.recipients(finding, concern))
+        return finding.severity is not Severity.INFO or bool(self._teller.router.recipients(finding, concern))
 
     def _new(self, found: OpenFinding, concern: Concern) -> Incident:
         finding, number = found.finding, self._next_number()
         return shown(
             Incident(
-                id=f"{self._tools.memory.ledger}-I{number}",
+                id=f"{self._teller.memory.ledger}-I{number}",
                 number=number,
-                cluster=self._tools.cluster,
+                cluster=self._teller.cluster,
                 rule=finding.rule,
                 severity=finding.severity,
                 subject=finding.subject,
@@ -185,12 +97,12 @@ class Ringing:
         if incident.pager is Pager.OUTBOX and self._is_quiet(incident, was):
             return
         is_critical = incident.severity is Severity.CRITICAL
-        recipients = self._tools.router.recipients(finding, concern) if incident.pager is Pager.OUTBOX else {}
+        recipients = self._teller.router.recipients(finding, concern) if incident.pager is Pager.OUTBOX else {}
         told, summed = self._room.divide(recipients, is_exempt=is_critical)
         if summed:
             incident = replace(incident, summed_in=self._number_of_summary(), quiet="")
             self._summed[incident.incident] = summed
-        posting = self._tools.opening(incident, was, finding, concern, at=self._at, told=told, change=change)
+        posting = self._teller.opening(incident, was, finding, concern, at=self._at, told=told, change=change)
         if posting.incident.summed_in is not None:
             self._members[posting.incident.number] = posting.incident
         if was is None or posting.letters or _differs(posting.incident, was):
@@ -198,7 +110,7 @@ class Ringing:
 
     def _is_quiet(self, incident: Incident, was: Incident | None) -> bool:
         """Whether a silence or a window keeps us from paging; noted once, with its audit line."""
-        why = self._tools.quiet.why_quiet(incident, self._at)
+        why = self._teller.quiet.why_quiet(incident, self._at)
         if why is None:
             return False
         before = was.quiet if was is not None else ""
@@ -227,20 +139,20 @@ class Ringing:
         new = self._only_for_louder(after, finding, concern) if is_loud else {}
         told = replace(after, told={**after.told, **new})
         news = News(verb=Verb.UPDATE, incident=told, at=self._at, finding=finding, is_loud=is_loud, change=change)
-        posting = self._tools.posting(told, incident, news, skipping=set(new))
+        posting = self._teller.posting(told, incident, news, skipping=set(new))
         opening = News(verb=Verb.OPEN, incident=told, at=self._at, finding=finding)
-        self.postings.append(replace(posting, letters=(*posting.letters, *self._tools.letters.to(new, opening))))
+        self.postings.append(replace(posting, letters=(*posting.letters, *self._teller.letters.to(new, opening))))
 
     def _only_for_louder(self, incident: Incident, finding: Finding, concern: Concern) -> Recipients:
         """Targets that only the higher severity leads to: for them it opens now."""
-        recipients = self._tools.router.recipients(finding, concern)
+        recipients = self._teller.router.recipients(finding, concern)
         new = {name: whom for name, whom in recipients.items() if name not in incident.told}
         told, _ = self._room.divide(new, is_exempt=finding.severity is Severity.CRITICAL)
         return told
 
     def _keep(self, fresh: Incident, incident: Incident) -> None:
         """Keep what the ending needs, without a word to anybody."""
-        if incident.quiet and incident.paged_at and self._tools.quiet.why_quiet(incident, self._at) is None:
+        if incident.quiet and incident.paged_at and self._teller.quiet.why_quiet(incident, self._at) is None:
             self.postings.append(Posting(incident=replace(_only_loss(fresh, incident), quiet=""), was=incident))
             return
         is_told_elsewhere = incident.pager is not Pager.OUTBOX and _differs(fresh, incident)
@@ -252,21 +164,21 @@ class Ringing:
 
     def close_the_rest(self, closed: Mapping[int, OpenFinding]) -> None:
         """Incidents whose finding no longer stands."""
-        for name, incident in self._standing.items():
-            if name in self._seen:
-                continue
+        over = [incident for name, incident in self._standing.items() if name not in self._seen]
+        told_of = self._teller.memory.told_targets([one.number for one in over]) if over else {}
+        for incident in over:
             found = closed.get(incident.finding or 0)
             if found is None and incident.finding is not None:
-                found = self._tools.memory.finding(incident.finding)
+                found = self._teller.memory.finding(incident.finding)
             why = (found.close_reason if found is not None else None) or "it no longer holds"
-            self.postings.append(self._tools.closing(incident, at=self._at, why=why))
+            self.postings.append(self._teller.closing(incident, at=self._at, why=why, told_of=told_of))
             self._members.pop(incident.number, None)
 
     def end_drills(self) -> None:
         """Drills whose time is over."""
         for one in self._drills:
             if one.ends_at is not None and one.ends_at <= self._at:
-                self.postings.append(self._tools.closing(one, at=self._at, why="the drill is over"))
+                self.postings.append(self._teller.closing(one, at=self._at, why="the drill is over"))
 
     # --- too much at once
 
@@ -281,65 +193,20 @@ class Ringing:
         whom = {name: told for one in self._summed.values() for name, told in one.items()}
         if self._summary is None:
             if whom and self._summary_number is not None:
-                self._open_summary(members, whom)
+                posting = open_summary(self._teller, self._summary_number, members, whom, self._at)
+                # Its members already name it: it is written before them.
+                self.postings.insert(0, posting)
             return
         if not members:
-            self.postings.append(self._tools.closing(self._summary, at=self._at, why="all of them are over"))
+            self.postings.append(self._teller.closing(self._summary, at=self._at, why="all of them are over"))
             return
         new = {name: told for name, told in whom.items() if name not in self._summary.told}
         if new or len(members) >= 2 * max(self._summary.members_told, 1):
-            self._tell_summary(self._summary, members, new)
-
-    def _open_summary(self, members: list[Incident], whom: Recipients) -> None:
-        number = self._number_of_summary()
-        blank = Incident(
-            id=f"{self._tools.memory.ledger}-I{number}",
-            number=number,
-            cluster=self._tools.cluster,
-            rule=SUMMARY,
-            severity=Severity.WARNING,
-            worst=Severity.WARNING,
-            subject=Subject(cluster=self._tools.cluster),
-            title="",
-            opened_at=self._at,
-            changed_at=self._at,
-            incident=SUMMARY,
-            sentence=summary_sentence(members, _ENGLISH),
-            told=whom,
-            paged_at=self._at,
-            members_told=len(members),
-        )
-        incident = shown(blank)
-        news = News(verb=Verb.OPEN, incident=incident, at=self._at, members=members)
-        letters = self._tools.letters.to(whom, news)
-        # Its members already name it: it is written before them.
-        self.postings.insert(0, Posting(incident=incident, was=None, letters=letters))
-
-    def _tell_summary(self, was: Incident, members: list[Incident], new: Recipients) -> None:
-        after = shown(
-            replace(
-                was,
-                told={**was.told, **new},
-                members_told=len(members),
-                changed_at=self._at,
-                sentence=summary_sentence(members, _ENGLISH),
-            )
-        )
-        update = News(verb=Verb.UPDATE, incident=after, at=self._at, change="summary", members=members)
-        posting = self._tools.posting(after, was, update, skipping=set(new))
-        opening = News(verb=Verb.OPEN, incident=after, at=self._at, members=members)
-        letters = (*posting.letters, *self._tools.letters.to(new, opening))
-        self.postings.append(replace(posting, letters=letters))
+            self.postings.append(tell_summary(self._teller, self._summary, members, new, self._at))
 
     def _next_number(self) -> int:
-        self._number = self._tools.memory.next_incident_number() if self._number is None else self._number + 1
+        self._number = self._teller.memory.next_incident_number() if self._number is None else self._number + 1
         return self._number
-
-
-def shown(incident: Incident) -> Incident:
-    """With the line that lists show, and with the title that it keeps from its opening on."""
-    line = first_line(News(verb=Verb.OPEN, incident=incident, at=incident.opened_at), _ENGLISH)
-    return replace(incident, first_line=line, title=incident.title or line)
 
 
 def _change(incident: Incident, finding: Finding) -> tuple[str, bool]:
@@ -360,7 +227,7 @@ def _refreshed(incident: Incident, found: OpenFinding, concern: Concern, at: dat
     finding = found.finding
     return shown(
         replace(
-            _counted(incident, at),
+            counted(incident, at),
             finding=found.id,
             severity=finding.severity,
             action=finding.action,
@@ -374,13 +241,6 @@ def _refreshed(incident: Incident, found: OpenFinding, concern: Concern, at: dat
             changed_at=at,
         )
     )
-
-
-def _counted(incident: Incident, at: datetime) -> Incident:
-    """With what it has cost until now."""
-    since = incident.changed_at or incident.opened_at
-    hours = max((at - since).total_seconds(), 0.0) / 3600.0
-    return replace(incident, gpu_hours_lost=incident.gpu_hours_lost + incident.loss_gpus * hours, changed_at=at)
 
 
 def _only_loss(fresh: Incident, incident: Incident) -> Incident:
