@@ -145,11 +145,10 @@ class LoudBench(Bench):
     def start(self, *, is_loud: bool):
         made = super().start()
         if is_loud:
-            context = Context(settings=self.settings, history=self.history, clock=self.clock)
             places = [{"node": node.name} for node in self.scheduler.snapshot().nodes]
             alerts = [an_alert(number, **places[number % len(places)]) for number in range(40)]
             self.history.hear_alerts(alerts, most=1000)
-            made._parts.context = context
+            made._parts.context = Context(settings=self.settings, history=self.history, clock=self.clock)
         return made
 
 

@@ -15,6 +15,8 @@ from trimtab.settings.alertmanager import OthersSettings
 from trimtab.show.alertmanager.webhook import ALERTS_PER_BODY_MAX, Webhook, read_webhook
 
 AGE_EVERY_SECONDS = 60.0
+READ_EVERY_SECONDS = 15.0
+"""Another daemon on the same database may have been told; what we were told ourselves counts at once."""
 REST_SECONDS = 5.0
 """After the store said no, deliveries are turned away at once for so long."""
 WAITING_MAX = 4
@@ -64,6 +66,8 @@ class Others:
         self._rests_until_seconds = 0.0
         self._aged_at_seconds: float | None = None
         self._firing: tuple[ForeignAlert, ...] = ()
+        self._read_at_seconds: float | None = None
+        """None = something was told since: read anew."""
         self.alerts_total: Counter[str] = Counter()
         """Alerts delivered, by what became of them."""
         self.trouble = ""
@@ -98,6 +102,7 @@ class Others:
         finally:
             self._room.release()
         self.trouble = ""
+        self._read_at_seconds = None
         return counts
 
     def _not_now(self, alerts: int, sentence: str) -> NotNow:
@@ -106,6 +111,10 @@ class Others:
 
     def standing(self) -> tuple[ForeignAlert, ...]:
         """Those that stand now, the newest first; where the store is out of reach, as last read."""
+        at_seconds = self._wall.monotonic_seconds()
+        if self._read_at_seconds is not None and at_seconds - self._read_at_seconds < READ_EVERY_SECONDS:
+            return self._firing
+        self._read_at_seconds = at_seconds
         try:
             self._firing = self._memory.firing_alerts(self._settings.alerts_max)
         except StoreError as error:
@@ -127,6 +136,7 @@ class Others:
         if self._aged_at_seconds is not None and at_seconds - self._aged_at_seconds < AGE_EVERY_SECONDS:
             return 0
         self._aged_at_seconds = at_seconds
+        self._read_at_seconds = None
         now = self._clock.now()
         return self._memory.age_alerts(
             not_heard_since=now - timedelta(seconds=self._settings.age_seconds),

@@ -105,6 +105,7 @@ class Pusher:
         self._clock = clock
         self._lines = [_Line(peer=peer, facts=PeerFacts(name=peer.name)) for peer in peers]
         self._alerts: dict[Key, PushedAlert] = {alert.key: alert for alert in memory.pushed_alerts()}
+        self._standing = _standing(self._alerts.values())
         self.left_out = 0
         """Open incidents beyond `alerts_max` at the last beat."""
 
@@ -116,11 +117,12 @@ class Pusher:
     @property
     def open_alerts(self) -> tuple[PushedAlert, ...]:
         """The alerts that stand."""
-        return tuple(alert for alert in tuple(self._alerts.values()) if alert.resolved_at is None)
+        return tuple(self._standing.values())
 
     def labels_of(self, number: int) -> Mapping[str, str] | None:
         """The labels under which an incident stands with Alertmanager; None = it does not."""
-        return next((alert.labels for alert in self.open_alerts if alert.incident == number), None)
+        alert = self._standing.get(number)
+        return alert.labels if alert is not None else None
 
     def push(self, incidents: Iterable[Incident]) -> str:
         """Make these incidents, and no others, stand with every peer; the sentence of the beat.
@@ -151,7 +153,7 @@ class Pusher:
 
     def _take(self, incidents: Sequence[Incident], now: datetime) -> StoreError | None:
         """Bring the alerts in line with the incidents; the error where that could not be written down."""
-        standing = {alert.incident: alert for alert in self._alerts.values() if alert.resolved_at is None}
+        standing = self._standing
         wanted = self._chosen(incidents, standing)
         changed = self._wanted_changes(wanted, standing, now)
         numbers = {one.number for one in wanted}
@@ -165,6 +167,7 @@ class Pusher:
         except StoreError as error:
             return error
         self._alerts |= changed
+        self._standing = _standing(self._alerts.values())
         return None
 
     def _chosen(self, incidents: Sequence[Incident], standing: Mapping[int, PushedAlert]) -> list[Incident]:
@@ -285,6 +288,11 @@ class Pusher:
 
 def _is_lost(peer: PeerFacts, now: datetime) -> bool:
     return peer.failing_since is not None and now - peer.failing_since > timedelta(seconds=UNTOLD_SECONDS_MAX)
+
+
+def _standing(alerts: Iterable[PushedAlert]) -> dict[int, PushedAlert]:
+    """Number of an incident -> its alert that stands."""
+    return {alert.incident: alert for alert in alerts if alert.resolved_at is None}
 
 
 def _batches(alerts: Sequence[PushedAlert]) -> Iterable[list[PushedAlert]]:
