@@ -2,6 +2,7 @@
 
 import { decide, errorOf } from "./decide.js";
 import { h, link } from "./dom.js";
+import { undelivered } from "./incidents.js";
 import { post } from "./live.js";
 import { nodePath } from "./route.js";
 import { gap, t } from "./say.js";
@@ -19,6 +20,7 @@ export function standingNotices(board) {
     ...board.breakers.map(stopped),
     board.release ? released(board.release) : null,
     ...quietNotices(board),
+    ...undelivered().map(({ key, words, why }) => notice(key, "warn", words, why ? ` ${full(why)}` : "", " ", h("code", {}, "trimtab outbox"))),
   ].filter(Boolean);
 }
 

@@ -26,6 +26,7 @@ async function look() {
   if (isAbsent || !state.me) return;
   try {
     take((await get("/api/v1/incidents")).incidents);
+    state.targets = (await get("/api/v1/oncall")).targets;
   } catch (error) {
     isAbsent = ABSENT.includes(error.status);
   }
@@ -44,6 +45,15 @@ function acknowledge(incident) {
     const after = said.incident || said;
     state.incidents.set(incident.finding, { ...incident, ...after });
   });
+}
+
+/** Messages that an on-call target never got; they wait for a person. */
+export function undelivered() {
+  return (state.targets || []).filter((target) => target.dead).map((target) => ({
+    key: `dead-${target.name}`,
+    words: t("dead-letters", { target: target.name, count: target.dead, n: String(target.dead) }),
+    why: target.trouble,
+  }));
 }
 
 /** "I have it", for what pages and nobody has; else who has it. */

@@ -18,6 +18,7 @@ export const state = {
   trail: [], // the strip's numbers since opening, until the day's have come
   trends: null,
   incidents: null,
+  targets: null, // on-call targets and how they do
   forms: {}, // command id -> which form is open
   errors: {}, // command id or "pause" -> the API's sentence
   busy: {}, // the same keys, while a decision is on its way

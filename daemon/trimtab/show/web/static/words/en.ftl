@@ -221,6 +221,11 @@ quiet-tag-silence = silenced
 quiet-tag-maintenance = in maintenance
 quiet-tag-other = pages nobody
 
+dead-letters = { $count ->
+    [one] One message to { $target } could not be delivered.
+   *[other] { $n } messages to { $target } could not be delivered.
+  }
+
 ## The page: search
 search-hint = node, GPU, job, UUID … ( / )
 search-label = Search node, GPU, job or UUID

@@ -210,6 +210,10 @@ quiet-tag-silence = 已静默
 quiet-tag-maintenance = 维护中
 quiet-tag-other = 不呼叫
 
+dead-letters = { $count ->
+   *[other] 有 { $n } 条消息未能送达 { $target }。
+  }
+
 ## The page: search
 search-hint = 节点、GPU、作业、UUID …（ / ）
 search-label = 搜索节点、GPU、作业或 UUID
