@@ -103,6 +103,34 @@ def test_a_flip_in_the_middle_of_an_incident_gives_neither_two_pages_nor_none(ha
     assert hall.history.open_incidents() == ()
 
 
+def test_what_nobody_pages_is_taken_over_by_whoever_pages_next(tmp_path: Path):
+    hall = Hall(tmp_path, settings=OnCallSettings(pager=Pager.NONE))
+    fault = a_fault()
+    hall.beat(fault)
+    hall.flip(Pager.OUTBOX)
+    hall.beat(fault)
+    hall.flip(Pager.ALERTMANAGER)
+    hall.beat(fault)
+    assert hall.pd.story() == ["open I1"]
+    hall.end(fault)
+    assert hall.pd.story() == ["open I1", "resolve I1"]
+    hall.stop()
+
+
+def test_what_is_on_no_route_is_taken_over_by_alertmanager(tmp_path: Path):
+    hall = routed(tmp_path, RouteSettings(targets=("pd",), queues=("elsewhere",)))
+    fault = a_fault()
+    hall.beat(fault)
+    hall.flip(Pager.ALERTMANAGER)
+    hall.beat(fault)
+    (incident,) = hall.history.open_incidents()
+    assert (incident.pager, incident.paged_at) == (Pager.ALERTMANAGER, None)
+    hall.flip(Pager.OUTBOX)
+    hall.beat(fault)
+    assert hall.history.open_incidents()[0].pager is Pager.ALERTMANAGER
+    hall.stop()
+
+
 def test_the_switch_outlives_a_restart_and_is_audited(hall: Hall):
     hall.flip(Pager.ALERTMANAGER)
     hall.stop()

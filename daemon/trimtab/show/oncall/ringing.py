@@ -52,12 +52,24 @@ class Ringing:
                 self._page(self._new(found, concern), None, found.finding, concern)
             return
         fresh = _refreshed(incident, found, concern, self._at)
-        if incident.pager is not Pager.OUTBOX:
+        if self._is_nobodys(incident, found.finding, concern):
+            fresh = replace(fresh, pager=self._pager)
+        if fresh.pager is not Pager.OUTBOX:
             self._keep(fresh, incident)
         elif incident.paged_at is None:
             self._not_told_yet(fresh, incident, found.finding, concern)
         else:
             self._go_on(fresh, incident, found, concern)
+
+    def _is_nobodys(self, incident: Incident, finding: Finding, concern: Concern) -> bool:
+        """Whether no pager has it yet, so that whoever pages now takes it over: a switch must leave none to nobody."""
+        if incident.pager is self._pager or incident.pager is Pager.ALERTMANAGER:
+            return False
+        if incident.pager is Pager.NONE:
+            return True
+        is_waiting = bool(incident.quiet) or incident.summed_in is not None
+        is_told = incident.paged_at is not None
+        return not is_told and not is_waiting and not self._teller.router.recipients(finding, concern)
 
     def _is_worth_telling(self, finding: Finding, concern: Concern) -> bool:
         """What wakes nobody and is on no route is for the page alone."""
@@ -155,9 +167,9 @@ class Ringing:
         if incident.quiet and incident.paged_at and self._teller.quiet.why_quiet(incident, self._at) is None:
             self.postings.append(Posting(incident=replace(_only_loss(fresh, incident), quiet=""), was=incident))
             return
-        is_told_elsewhere = incident.pager is not Pager.OUTBOX and _differs(fresh, incident)
+        is_told_elsewhere = fresh.pager is not Pager.OUTBOX and _differs(fresh, incident)
         if is_told_elsewhere or abs(fresh.loss_gpus - incident.loss_gpus) >= LOSS_CHANGE_GPUS:
-            kept = fresh if incident.pager is not Pager.OUTBOX else _only_loss(fresh, incident)
+            kept = fresh if fresh.pager is not Pager.OUTBOX else _only_loss(fresh, incident)
             self.postings.append(Posting(incident=kept, was=incident))
 
     # --- what is over
