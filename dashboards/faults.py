@@ -14,9 +14,19 @@ def _open(more: str = "") -> str:
     return cluster("finding_info", more, by=_INFO)
 
 
-_SEEN = f"max by ({_INFO}) (max_over_time(trimtab_finding_info{{{CLUSTER}}}[$__range]))"
-_SEEN_AT_NODES = _SEEN.replace(CLUSTER, f'{CLUSTER}, node!=""')
-_XIDS = f'max by (cluster, node, code) (increase(trimtab_node_events_total{{{NODE}, kind="xid"}}[$__range]))'
+def _seen(by: str, more: str = "") -> str:
+    """Each finding once that was open at any time shown, whatever became of its severity and action meanwhile."""
+    where = f"{CLUSTER}, {more}" if more else CLUSTER
+    return f"max by (cluster, finding, {by}) (max_over_time(trimtab_finding_info{{{where}}}[$__range]))"
+
+
+def _xids(offset: str = "") -> str:
+    return f'max by (cluster, node, code) (trimtab_node_events_total{{{NODE}, kind="xid"}}{offset})'
+
+
+# No increase(): it does not see a counter's first count, and of most XIDs there is only one.
+_XIDS = f"({_xids()} - {_xids(' offset $__range')} >= 0) or {_xids()}"
+_PLACE, _AT_NODES = "node, gpu", 'node!=""'
 _CARDS = f"max by ({BY_GPU}, index, model, pci, serial, vbios) (trimtab_gpu_info{{{CLUSTER}}})"
 _HURT = f'max by ({BY_GPU}) (trimtab_finding_info{{{CLUSTER}, gpu!=""}})'
 
@@ -94,7 +104,7 @@ FINDINGS = Row(
             "Found over the time shown, by rule",
             "How many different findings there were in this time.",
             "none",
-            Ask(f"count by (rule) ({_SEEN})", "{{rule}}"),
+            Ask(f"count by (rule) ({_seen('rule')})", "{{rule}}"),
             steps=((None, BLUE),),
         ),
         open_findings(
@@ -113,7 +123,7 @@ AGAIN = Row(
             "Repeat offenders",
             "The ten nodes and GPUs with the most different findings over the time shown.",
             "none",
-            Ask(f"topk(10, count by (node, gpu) ({_SEEN_AT_NODES}))", "{{node}} {{gpu}}"),
+            Ask(f"topk(10, count by (node, gpu) ({_seen(_PLACE, _AT_NODES)}))", "{{node}} {{gpu}}"),
             height=9,
             steps=((None, GREEN), (2.0, ORANGE), (4.0, RED)),
             links=TO_GPU,

@@ -148,3 +148,11 @@ def test_links_lead_to_pages_that_there_are(fleet: Fleet) -> None:
         filled = re.sub(r"\$\{__(?:field\.labels|data\.fields)\.(\w+)\}", lambda one: kinds[one[1]], address)
         answer = requests.get(fleet.page + filled, timeout=10)
         assert (answer.status_code, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8"), filled
+
+
+def test_the_first_xid_of_a_code_is_counted_too(fleet: Fleet) -> None:
+    asked = next(one for one in asked_of(read("trimtab-faults.json")) if one.place.startswith("XIDs over the time"))
+    text = filled_in(asked.expression, {"__range": "600s"})
+    eventually(lambda: fleet.series(text), said=lambda: text)
+    counts = {one["metric"]["code"]: float(one["values"][-1][1]) for one in fleet.series(text)}
+    assert counts == {"13": 3.0}
