@@ -1,0 +1,87 @@
+"""The bell within the daemon's beats: told with the findings, told of what is done, and no danger to either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.oncall.hall import CHAT, PAGER, Hall
+from tests.test_central import Bench
+
+from trimtab.central import Central
+from trimtab.model.command import CommandState
+from trimtab.store.history import History
+
+
+class Ward(Bench):
+    """The daemon's beats in mode act, with two targets."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.hall = Hall(directory, PAGER, CHAT)
+        self.hall.clock = self.clock
+        self.hall.start_over()
+
+    def start(self) -> Central:
+        central = super().start()
+        central._parts.bell = self.hall.bell
+        return central
+
+
+@pytest.fixture
+def ward(tmp_path: Path) -> Iterator[Ward]:
+    made = Ward(tmp_path)
+    yield made
+    made.hall.stop()
+    made.database.close()
+
+
+def test_what_is_found_proposed_and_done_is_one_story_in_one_thread(ward: Ward):
+    central = ward.start()
+    for _ in range(8):
+        central.judge()
+        central.rebalance()
+        ward.hall.deliver()
+        ward.clock.advance(5)
+    states = [command.state for command in ward.history.commands(live_only=False)]
+    assert CommandState.PROPOSED not in states
+    story = ward.hall.chat.story()
+    assert story[0] == "open I1"
+    assert set(story[1:]) == {"update I1"}
+    said = [line for message in ward.hall.chat.taken for line in message.lines]
+    assert any(line.startswith("Proposed R1: ") for line in said)
+    assert any(line.startswith("R1 under way: ") for line in said)
+    assert ward.hall.chat.threads[-1] == ward.hall.chat.threads[1]
+    # A second look at the same commands tells nobody anything.
+    told = len(ward.hall.chat.taken)
+    central.rebalance()
+    ward.hall.deliver()
+    assert len(ward.hall.chat.taken) == told
+
+
+def test_a_bell_that_fails_costs_no_finding_and_is_told_at_the_next_beat(ward: Ward):
+    central = ward.start()
+    bell = ward.hall.bell
+    hear = bell.hear
+
+    def broken(*_args):
+        raise ValueError("odd finding")
+
+    bell.hear = broken
+    assert "bell failed: ValueError: odd finding" in central.judge()
+    assert len(ward.history.open_findings()) == 1
+    assert ward.hall.history.open_incidents() == ()
+    bell.hear = hear
+    central.judge()
+    ward.hall.deliver()
+    assert ward.hall.pd.story() == ["open I1"]
+
+
+def test_a_restart_between_judgement_and_delivery_tells_it_once(ward: Ward):
+    ward.start().judge()
+    central = ward.start()  # the next daemon, on the same database
+    central.judge()
+    ward.hall.deliver()
+    assert ward.hall.pd.story() == ["open I1"]
+    assert isinstance(ward.hall.history, History)
