@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.setup.conftest import ROOT, WITH_FOLDERS, Host
+from tests.setup.conftest import PROMETHEUS, ROOT, WITH_FOLDERS, Host
 from tests.setup.provisioned import data_sources, providers
 
 from trimtab.errors import SettingsError
 from trimtab.setup.files import MANIFEST, Act, Ground
 from trimtab.setup.history import postgres_of
-from trimtab.setup.prometheus import Scraped, include_folders, scrape_jobs
+from trimtab.setup.prometheus import Scraped, files, include_folders, scrape_jobs, version_of
 from trimtab.setup.shipped import shipped
 
 SOURCES = "etc/grafana/provisioning/datasources/trimtab.yaml"
@@ -224,6 +224,25 @@ def test_the_lines_added_make_a_good_configuration(host: Host, promtool: str) ->
     path = host.write("whole.yml", yaml.safe_dump(config))
     check = subprocess.run([promtool, "check", "config", str(path)], capture_output=True, text=True, check=False)
     assert check.returncode == 0, check.stdout + check.stderr
+
+
+def test_a_prometheus_that_includes_no_scrapes_gets_the_jobs_as_lines(host: Host, promtool: str) -> None:
+    said = files(PROMETHEUS, rules={}, scraped=Scraped(daemon_url="http://127.0.0.1:9740"), version=(2, 42))[1]
+    added = yaml.safe_load("\n".join(said))
+    assert [job["job_name"] for job in added["scrape_configs"]] == ["trimtab-daemon", "trimtab-agents", "gpu-exporters"]
+    path = host.write("old.yml", yaml.safe_dump({"scrape_configs": added["scrape_configs"]}))
+    check = subprocess.run([promtool, "check", "config", str(path)], capture_output=True, text=True, check=False)
+    assert check.returncode == 0, check.stdout + check.stderr
+    whole = PROMETHEUS + "\n".join(said).partition("scrape_configs:\n")[2]
+    assert "trimtab-daemon" in whole
+    again = files(whole, rules={}, scraped=Scraped(daemon_url="http://127.0.0.1:9740"), version=(2, 42))[1]
+    assert "scrape_configs:" not in again
+
+
+def test_the_version_of_a_prometheus_is_read_from_what_it_says() -> None:
+    assert version_of("prometheus, version 2.42.0+ds (branch: debian/sid)") == (2, 42)
+    assert version_of("prometheus, version 3.5.0 (branch: HEAD)") == (3, 5)
+    assert version_of("no such option") is None
 
 
 def test_what_is_scraped_is_what_the_sample_says() -> None:

@@ -74,7 +74,7 @@ def setup(
     It writes files for whatever is installed on this host, says what it changed, and what you have still to do. Run
     again it changes nothing. What it did not make, or what was edited since, it leaves alone.
     """
-    from trimtab.setup.around import Wishes, set_up, take_away  # noqa: PLC0415 - loaded only for this verb
+    from trimtab.setup.around import Wishes, installed_prometheus, set_up, take_away  # noqa: PLC0415 - loaded only for this verb
     from trimtab.setup.asking import ApiWishes, by_api  # noqa: PLC0415
     from trimtab.setup.history import postgres_of  # noqa: PLC0415
     from trimtab.setup.shipped import shipped  # noqa: PLC0415
@@ -88,6 +88,7 @@ def setup(
         prometheus_url=prometheus_url,
         postgres=postgres,
         is_optional_wanted=with_optional_rules,
+        prometheus_version=installed_prometheus(root),
     )
     if grafana_api is not None:
         if grafana_token_file is None:

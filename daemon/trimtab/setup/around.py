@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,8 @@ class Wishes:
     prometheus_url: str = "http://127.0.0.1:9090"
     postgres: Postgres | None = None
     is_optional_wanted: bool = False
+    prometheus_version: prometheus.Version | None = None
+    """None = not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +41,18 @@ class Done:
     changes: tuple[Change, ...]
     to_do: tuple[str, ...] = ()
     """Lines: what to add where, which service to reload."""
+
+
+def installed_prometheus(root: Path) -> prometheus.Version | None:
+    """The version of this host's Prometheus; None under another root, or where it cannot be asked."""
+    program = shutil.which("prometheus")
+    if root.resolve() != Path("/") or program is None:
+        return None
+    try:
+        ran = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return prometheus.version_of(ran.stdout + ran.stderr)
 
 
 def daemon_url(settings: DaemonSettings) -> str:
@@ -61,7 +77,9 @@ def set_up(wishes: Wishes, settings: DaemonSettings, shipped: Shipped) -> Done:
         found.append("Prometheus")
         scraped = prometheus.Scraped(daemon_url=daemon_url(settings), token_file=settings.people.metrics_token_file)
         rules = shipped.rules(is_optional_wanted=wishes.is_optional_wanted)
-        files, lines = prometheus.files(ground.text(prometheus.CONFIG), rules=rules, scraped=scraped)
+        files, lines = prometheus.files(
+            ground.text(prometheus.CONFIG), rules=rules, scraped=scraped, version=wishes.prometheus_version
+        )
         wanted |= files
         to_do += [f"Add to /{prometheus.CONFIG}:", *(f"    {line}" for line in lines)] if lines else []
     alertmanager = next((path for path in ALERTMANAGER if ground.has(path)), None)

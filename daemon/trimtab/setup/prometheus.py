@@ -17,6 +17,9 @@ OWN = "etc/trimtab/prometheus"
 """Where they lie when Prometheus has no folder to include: the lines to add name it."""
 SCRAPE_FILE = "trimtab.scrape.yml"
 OUR_RULES = "trimtab*.rules.yml"
+Version = tuple[int, int]
+_INCLUDES_SCRAPES: Version = (2, 43)
+"""From then on Prometheus reads `scrape_config_files`; Debian 12 has 2.42."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +90,10 @@ def _label(name: str, **more: str) -> dict[str, object]:
     return {"source_labels": [f"__meta_trimtab_{name}"], **more, "target_label": name}
 
 
-def files(config: str, *, rules: Mapping[str, str], scraped: Scraped) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Path -> text of what Prometheus is to read, and the lines that a person must still add."""
+def files(
+    config: str, *, rules: Mapping[str, str], scraped: Scraped, version: Version | None = None
+) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """Path -> text of what Prometheus is to read, and the lines that a person must still add to its configuration."""
     rule_folders = include_folders(config, "rule_files")
     scrape_folders = include_folders(config, "scrape_config_files")
     jobs = yaml_text({"scrape_configs": scrape_jobs(scraped)}, says="What Prometheus scrapes of trimtab.")
@@ -100,11 +105,22 @@ def files(config: str, *, rules: Mapping[str, str], scraped: Scraped) -> tuple[M
     if not rule_folders and not _names(config, f"/{OWN}/{OUR_RULES}"):
         lines += ["rule_files:", f"  - /{OWN}/{OUR_RULES}"]
     if not scrape_folders and not _names(config, f"/{OWN}/{SCRAPE_FILE}") and "trimtab-daemon" not in config:
-        lines += [
-            "scrape_config_files:   # Prometheus 2.43 or newer; before that, copy the file's jobs into scrape_configs"
-        ]
-        lines += [f"  - /{OWN}/{SCRAPE_FILE}"]
+        lines += _to_scrape(jobs, version)
     return wanted, tuple(lines)
+
+
+def _to_scrape(jobs: str, version: Version | None) -> list[str]:
+    """One line that includes the file, where this Prometheus can; else the jobs themselves."""
+    if version is not None and version < _INCLUDES_SCRAPES:
+        return [line for line in jobs.splitlines() if not line.startswith("#")]
+    note = "" if version else "   # Prometheus 2.43 or newer; before that, copy the file's jobs into scrape_configs"
+    return [f"scrape_config_files:{note}", f"  - /{OWN}/{SCRAPE_FILE}"]
+
+
+def version_of(said: str) -> Version | None:
+    """The version in what `prometheus --version` says."""
+    found = re.search(r"version (\d+)\.(\d+)", said)
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def _names(config: str, path: str) -> bool:
