@@ -166,17 +166,17 @@ def test_a_link_opens_the_page_once(live: Hall) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        (("explain", "R999"), 1),
-        (("explain", "F999"), 1),
-        (("approve", "R999"), 1),
+        (("explain", "R999"), 4),
+        (("explain", "F999"), 4),
+        (("approve", "R999"), 4),
         (("approve", "F1"), 2),
         (("explain", "eleven"), 2),
-        (("history", "gpu-99", "0"), 2),
+        (("history", "gpu-99", "0"), 4),
         (("history", "gpu-00"), 2),
-        (("status", "--token", "not-the-token"), 2),
+        (("status", "--token", "not-the-token"), 4),
     ],
 )
-def test_a_no_of_the_daemon_is_one_and_a_wrong_question_two(live: Hall, arguments: tuple[str, ...], code: int) -> None:
+def test_a_no_of_the_daemon_is_four_and_a_wrong_question_two(live: Hall, arguments: tuple[str, ...], code: int) -> None:
     ended, out, err = live.verb(*arguments)
     assert (ended, out) == (code, "")
     assert err.strip()
