@@ -12,11 +12,16 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 
 from tests.browser import BrowserError, Page, browsing
+from tests.digest.digests import an_example
+
+from trimtab.show.digest.render import as_html
 
 PICTURES = Path(__file__).parent.parent / "docs" / "pictures"
 STORIES_SECONDS = 120.0
@@ -125,6 +130,18 @@ def scrubber(page: Page, url: str, picture: Path) -> None:
     page.picture(picture)
 
 
+def digest(page: Page, picture: Path) -> None:
+    """An example of the weekly digest: a demo has no week behind it."""
+    text = as_html(an_example(), locale="en", zone=UTC)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "digest.html"
+        path.write_text(text, encoding="utf-8")
+        page.size(820, 1500)
+        page.prefer(color_scheme="light")
+        page.open(path.as_uri())
+        page.picture(picture)
+
+
 def main() -> None:
     """Parse and take."""
     parser = argparse.ArgumentParser(description="Take the pictures of the page.")
@@ -140,6 +157,7 @@ def main() -> None:
         finally:
             if given.keep_last:
                 page.picture(given.into / "last.png")
+        digest(page, given.into / "digest.png")
         for problem in page.problems:
             print(json.dumps(problem), file=sys.stderr)
     print(*sorted(path.name for path in given.into.glob("*.png")), f"in {time.monotonic() - began:.0f} s")

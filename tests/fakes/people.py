@@ -57,6 +57,7 @@ from trimtab.show.api import people_app
 from trimtab.show.api_types import Check
 from trimtab.show.auth import Door
 from trimtab.show.board import BoardBox, build_board
+from trimtab.show.digest.desk import DigestDesk
 
 TOKEN = "t" * 43
 NOW = START + timedelta(seconds=600)
@@ -295,6 +296,7 @@ def serving(
     pause_reason: Callable[[], str | None] = lambda: None,
     box: BoardBox | None = None,
     window: Callable[[], Window | None] | None = None,
+    digests: DigestDesk | None = None,
     **door: Any,
 ) -> Iterator[Served]:
     """The real application on a real listener; `board` None = nothing published yet."""
@@ -309,6 +311,7 @@ def serving(
     def app(made: Door) -> Starlette:
         return people_app(
             oncall=desk,
+            digests=digests,
             settings=settings,
             box=box,
             decisions=Verdicts(ledger=memory, clock=clock, settings=settings, pause_reason=pause_reason),

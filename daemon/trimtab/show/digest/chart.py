@@ -12,7 +12,7 @@ from trimtab.show.digest.words import STATES, Telling
 
 WIDTH = 720
 ROW = 22
-LABEL = 150
+LABEL = 170
 VALUE = 84
 BAR = WIDTH - LABEL - VALUE
 
@@ -133,4 +133,4 @@ def _bar(bar: Bar, index: int, most: float) -> str:
 
 
 def _cut(label: str) -> str:
-    return label if len(label) <= 20 else label[:19] + "…"
+    return label if len(label) <= 24 else label[:23] + "…"

@@ -31,6 +31,6 @@ def zone_of(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise SettingsError(
-            f"digest.timezone: {name!r} is no time zone that this host knows. Write it as Europe/Berlin; where the host "
-            "has none at all, install tzdata."
+            f"digest.timezone: {name!r} is no time zone that this host knows. Write it as Europe/Berlin; where the "
+            "host has none at all, install tzdata."
         ) from error
