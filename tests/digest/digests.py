@@ -103,7 +103,6 @@ def a_digest(**changes: Any) -> Digest:
 def an_example() -> Digest:
     """The same fleet with names as they are."""
     worst = a_digest()
-    line = worst.offenders[0].events[0]
     dossier = replace(
         worst.offenders[0],
         model="NVIDIA H200",
