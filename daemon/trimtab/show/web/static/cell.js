@@ -160,3 +160,28 @@ export function prepare(canvas, width, height) {
   ctx.clearRect(0, 0, width, height);
   return ctx;
 }
+
+/** A text cut so that it fits. */
+export function fitted(ctx, text, wide) {
+  if (ctx.measureText(text).width <= wide) return text;
+  let cut = text;
+  while (cut.length > 1 && ctx.measureText(`${cut}…`).width > wide) cut = cut.slice(0, -1);
+  return `${cut}…`;
+}
+
+/** Thin hatching over a box: here nothing is known. */
+export function hatchBox(ctx, [x, y, wide, tall], colour) {
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(x - 2, y - 2, wide + 1, tall + 1);
+  ctx.clip();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = 1;
+  ctx.beginPath();
+  for (let along = -tall; along < wide; along += 7) {
+    ctx.moveTo(x + along, y + tall);
+    ctx.lineTo(x + along + tall, y);
+  }
+  ctx.stroke();
+  ctx.restore();
+}

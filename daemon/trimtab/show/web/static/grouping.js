@@ -15,7 +15,10 @@ export function blocksOf(fleet, group, order) {
   const isOfShape = order === "name" && ["rack", "model", "none"].includes(group);
   const isSame = kept.key === key && kept.fleet === fleet && (isOfShape || kept.at === fleet.at);
   if (!isSame) kept = { key, fleet, at: fleet.at, blocks: make(fleet, group, order) };
-  for (const block of kept.blocks) block.working = countWorking(fleet, block);
+  for (const block of kept.blocks) {
+    block.working = countWorking(fleet, block);
+    block.isBlind = block.rows.length > 1 && block.rows.every((row) => fleet.isSilent(row.node));
+  }
   return kept.blocks;
 }
 

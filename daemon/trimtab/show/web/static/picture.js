@@ -1,6 +1,6 @@
 // The fleet picture on its canvases: all cells below, what is lit above, so that a hover draws only what it lights.
 
-import { drawCell, prepare } from "./cell.js";
+import { drawCell, fitted, hatchBox, prepare } from "./cell.js";
 import { severityColour, shadeColour, shadeOf, theme, waitingColour } from "./colour.js";
 import { STATE, STATES } from "./fleetdata.js";
 import { LEVELS, cornerOf, innerAt, layOut, levelFor, sizeOf, unitAt } from "./layout.js";
@@ -94,11 +94,18 @@ export class Picture {
     const ctx = prepare(this.base, this.width, Math.max(this.laid.height, 1));
     this.colours = theme();
     for (const block of this.shown()) {
+      if (block.isBlind) this.drawBlind(ctx, block);
       if (this.level === "block") this.drawWhole(ctx, block);
       else if (this.level === "node") this.drawNodes(ctx, block);
       else this.drawRows(ctx, block);
       this.drawTitle(ctx, block);
     }
+  }
+
+  /** A block that nothing is heard of lies under hatching: unknown, not empty. */
+  drawBlind(ctx, block) {
+    const tall = (block.h - block.head) * this.zoom;
+    hatchBox(ctx, [this.x(block.x), this.y(block.y + block.head), block.w * this.zoom, tall], this.colours.faint);
   }
 
   drawTitle(ctx, block) {
@@ -381,10 +388,3 @@ export class Picture {
 
 const WORST = ["critical", "warning", "info", null];
 const worseOf = (a, b) => (WORST.indexOf(b) < WORST.indexOf(a) ? b : a);
-
-function fitted(ctx, text, wide) {
-  if (ctx.measureText(text).width <= wide) return text;
-  let cut = text;
-  while (cut.length > 1 && ctx.measureText(`${cut}…`).width > wide) cut = cut.slice(0, -1);
-  return `${cut}…`;
-}
