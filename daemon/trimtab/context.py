@@ -6,7 +6,7 @@ One beat keeps it up; the other beats ask it what they need and wait for nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from trimtab.clock import Clock, SystemClock
@@ -27,6 +27,8 @@ from trimtab.store.history import History
 
 QUIET_SECONDS = 1.0
 """Silences begin and end by themselves: what was concluded is good for so long."""
+TEXTS_SHOWN_MAX, SIZE_SHOWN_MAX = 16, 2000
+"""Labels and annotations of an alert on the board, and their characters in all."""
 ALERTS_SHOWN_MAX = 200
 """Others' alerts on the board; all of them are at GET /api/v1/alerts."""
 
@@ -102,8 +104,8 @@ class Context:
         return self.others.standing()
 
     def shown(self) -> tuple[ForeignAlert, ...]:
-        """Those that the board has room for, the newest first."""
-        return self.others.last_read[:ALERTS_SHOWN_MAX]
+        """Those that the board has room for, the newest first, with as much of their texts."""
+        return tuple(_short(alert) for alert in self.others.last_read[:ALERTS_SHOWN_MAX])
 
     def see(self, findings: Iterable[OpenFinding], snapshot: ClusterSnapshot | None) -> None:
         """What a judgement found, before anybody is told of it."""
@@ -149,6 +151,15 @@ class Context:
         named = found.finding.facts.get(NODES, "").split() if found is not None else []
         own = [incident.subject.node] if incident.subject.node else []
         return tuple(dict.fromkeys((*own, *named)))
+
+
+def _short(alert: ForeignAlert) -> ForeignAlert:
+    """An alert as the board has it: whoever sends a book is not shown the whole of it on every page."""
+    if len(alert.labels) + len(alert.annotations) <= TEXTS_SHOWN_MAX and alert.size <= SIZE_SHOWN_MAX:
+        return alert
+    labels = {name: value[:100] for name, value in list(alert.labels.items())[:TEXTS_SHOWN_MAX]}
+    said = {name: value[:300] for name, value in list(alert.annotations.items())[:4]}
+    return replace(alert, labels=labels, annotations=said)
 
 
 def _names_on(box: BoardBox) -> dict[MaintenanceScope, frozenset[str]]:

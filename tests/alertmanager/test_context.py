@@ -136,6 +136,19 @@ def test_no_alert_changes_what_is_found_or_planned(places: list[dict], faults: l
     assert [one.finding.is_corroborated for one in shown] == [one.finding.is_corroborated for one in open_findings]
 
 
+def test_a_book_of_an_alert_makes_no_book_of_the_board(tmp_path: Path) -> None:
+    bench = LoudBench(tmp_path)
+    book = {f"label{number}": "x" * 1000 for number in range(64)}
+    alerts = [replace(an_alert(number, node="gpu-00"), labels=book, annotations=book) for number in range(300)]
+    bench.history.hear_alerts(alerts, most=1000)
+    context = Context(settings=bench.settings, history=bench.history, clock=bench.clock)
+    shown = context.shown()
+    assert len(shown) == 200
+    assert max(alert.size for alert in shown) < 4000
+    assert len(context.alerts()) == 300
+    bench.database.close()
+
+
 # --- the daemon's beats
 
 

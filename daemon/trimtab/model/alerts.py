@@ -8,6 +8,10 @@ from datetime import datetime
 from enum import StrEnum
 
 
+TEXT_CHARACTERS_MAX = 300
+"""Of what others say, as people see it."""
+
+
 class AlertState(StrEnum):
     """Whether somebody else's alert stands."""
 
@@ -47,10 +51,16 @@ class ForeignAlert:
     """Whose token brought it."""
 
     @property
+    def size(self) -> int:
+        """Characters of its labels and annotations."""
+        texts = (*self.labels.items(), *self.annotations.items())
+        return sum(len(name) + len(value) for name, value in texts)
+
+    @property
     def text(self) -> str:
         """Its name and what it says of itself, for people."""
         said = self.annotations.get("summary") or self.annotations.get("description") or self.annotations.get("message")
-        return f"{self.name}: {said}" if said else self.name
+        return f"{self.name}: {said}"[:TEXT_CHARACTERS_MAX] if said else self.name[:TEXT_CHARACTERS_MAX]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
