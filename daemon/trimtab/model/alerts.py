@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-
 TEXT_CHARACTERS_MAX = 300
 """Of what others say, as people see it."""
 
