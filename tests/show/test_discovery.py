@@ -7,18 +7,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import requests
 from starlette.applications import Starlette
-from tests.builders import CLUSTER, a_node, a_reading, a_snapshot, a_window
+from tests.builders import CLUSTER, a_node, a_reading, a_report, a_snapshot, a_window
 from tests.fakes.clock import FakeClock
 from tests.fakes.people import NOW, TOKEN, FakeMemory, Served, a_board, listening, web_files
 
 from trimtab.clock import SystemClock
 from trimtab.errors import SettingsError
 from trimtab.issue.verdicts import Verdicts
+from trimtab.model.reading import Report
 from trimtab.model.window import Window
 from trimtab.settings import DaemonSettings, MetricsSettings, ScrapeTarget
+from trimtab.ship.bounds import Unfit, fit
 from trimtab.show.api import people_app
 from trimtab.show.auth import Door
 from trimtab.show.board import BoardBox
@@ -177,3 +180,17 @@ def test_a_list_of_peers_is_addresses_and_networks() -> None:
     assert "testclient" not in peers
     with pytest.raises(SettingsError, match=r"metrics\.allow_from.*10\.20\.0\.0/16"):
         Peers(("prometheus.example",), key="metrics.allow_from")
+
+
+def test_what_an_agent_says_of_its_page_is_bounded_on_the_wire() -> None:
+    good = a_report(metrics_url="http://gpu-00:9742/metrics")
+    assert fit(good, "$") == good
+    for url in ("http://gpu-00:9742/\nmetrics", "http://" + "x" * 300):
+        with pytest.raises(Unfit, match=r"\.metrics_url"):
+            fit(replace(good, metrics_url=url), "$")
+
+
+def test_an_older_agent_says_nothing_of_its_page() -> None:
+    told = msgspec.to_builtins(a_report())
+    del told["metrics_url"]
+    assert msgspec.convert(told, Report).metrics_url == ""
