@@ -178,6 +178,8 @@ def test_files_are_readable_by_the_programs_that_they_are_for_and_hold_no_secret
             assert "s3cret" not in text
             if path.startswith(("etc/grafana/provisioning/da", "etc/trimtab")):
                 assert (host.root / path).stat().st_mode & 0o044 == 0o044, path
+    for folder in ("etc/trimtab", "etc/trimtab/prometheus", "etc/grafana/provisioning/dashboards/trimtab"):
+        assert (host.root / folder).stat().st_mode & 0o055 == 0o055, folder
 
 
 def test_a_broken_manifest_is_named_and_nothing_is_done(host: Host) -> None:

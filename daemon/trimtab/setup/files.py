@@ -138,8 +138,9 @@ class Ground:
 
     def _make_folders(self, folder: Path) -> None:
         missing = [one for one in (folder, *folder.parents) if not one.exists()]
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for one in missing:
+            one.chmod(0o755)  # whatever our umask is, other programs go through here
             name = str(one.relative_to(self.root))
             if name not in self._manifest.folders:
                 self._manifest.folders.append(name)
