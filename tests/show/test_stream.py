@@ -26,8 +26,9 @@ def served(tmp_path: Path) -> Iterator[Served]:
 class Reader:
     """Reads one stream event by event."""
 
-    def __init__(self, served: Served, session: requests.Session | None = None) -> None:
+    def __init__(self, served: Served, session: requests.Session | None = None, encoding: str = "gzip") -> None:
         headers = {} if session else {"Authorization": f"Bearer {TOKEN}"}
+        headers["Accept-Encoding"] = encoding
         get = (session or requests).get
         self.answer = get(served.url + "/api/v1/events", headers=headers, stream=True, timeout=10)
         self._lines = self._split()
@@ -71,6 +72,15 @@ def test_the_latest_board_comes_at_once_and_each_new_one_after_it(served: Served
         served.box.publish(a_board(is_paused=True))
         sequence, board = reader.next_board()
         assert (sequence, board.is_paused) == (2, True)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_the_events_come_compressed_where_the_reader_takes_it_each_at_once(served: Served, encoding: str) -> None:
+    with Reader(served, encoding=encoding) as reader:
+        assert reader.answer.headers.get("content-encoding", "identity") == encoding
+        for sequence in (1, 2, 3):
+            assert reader.next_board()[0] == sequence
+            served.box.publish(a_board())
 
 
 def test_when_nothing_happens_a_comment_keeps_the_line_open(served: Served) -> None:

@@ -41,6 +41,9 @@ def test_what_is_approved_on_the_page_settles_before_ones_eyes(tmp_path: Path) -
             page.key("ArrowDown")
             page.until("document.querySelector('.tip').innerText.includes('memory clock')")
 
+            page.click('#wrong [aria-label="I have it: I1"]')
+            page.until("document.querySelector('#wrong .has-it')?.innerText === 'operator:demo has it'")
+
             page.open(url + "/r/1")
             page.until("document.querySelector('#detail .primary')", SETTLE_SECONDS)
             page.click("#detail .primary")

@@ -17,7 +17,7 @@ from starlette.routing import Route as WebRoute
 from trimtab.show.api_knock import SIGN_IN, is_welcome, keep_session, knock_of
 from trimtab.show.api_routes import ApiError, People
 from trimtab.show.deltas import Deltas, changes
-from trimtab.show.stream import STREAMS_MAX, board_events
+from trimtab.show.stream import STREAMS_MAX, board_events, zipped
 
 PAGE_PATHS = (
     "/",
@@ -161,7 +161,12 @@ async def _events(people: People, request: Request) -> Response:
     may_read = await run_in_threadpool(_welcome, people, request)
     stream = board_events(people.box, is_welcome=may_read, heartbeat_seconds=people.heartbeat_seconds)
     # A proxy that buffers would hold the events back.
-    return StreamingResponse(stream, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    headers = {"X-Accel-Buffering": "no", "Vary": "Accept-Encoding"}
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+    return StreamingResponse(
+        zipped(stream), media_type="text/event-stream", headers={**headers, "Content-Encoding": "gzip"}
+    )
 
 
 async def _stream(people: People, deltas: Deltas, request: Request) -> Response:
