@@ -163,7 +163,7 @@ _SHARED = (
                  help="CA certificate, where the daemon speaks TLS [TRIMTAB_CA_FILE]."),
     click.option("--token-file", envvar="TRIMTAB_TOKEN_FILE", metavar="FILE",
                  help="File with your token [TRIMTAB_TOKEN_FILE]."),
-    click.option("--token", envvar="TRIMTAB_TOKEN", help="Your token itself [TRIMTAB_TOKEN, else the client file]."),
+    click.option("--token", envvar="TRIMTAB_TOKEN", help="Your token itself; `ps` shows it to others [TRIMTAB_TOKEN]."),
     click.option("--url", envvar="TRIMTAB_URL", help="The daemon's address [TRIMTAB_URL, else the client file]."),
 )  # fmt: skip
 _WATCH = (

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
@@ -15,6 +16,7 @@ from trimtab.cli.place import Asked, OutOfReach, Place, find, own_file
 from trimtab.cli.text import say
 from trimtab.clock import iso
 from trimtab.errors import ClientError
+from trimtab.outbound import is_loopback
 from trimtab.show.api_types_people import Me
 
 
@@ -49,6 +51,8 @@ def login(url: str, ca_file: str | None, token_file: str | None, is_json: bool) 
     if is_json:
         say_json(raw)
         return
+    if place.url.startswith("http://") and not is_loopback(urlsplit(place.url).hostname or ""):
+        click.echo("This is not TLS: whoever can read the network in between can read your token.", err=True)
     me = client.decoded(raw, Me)
     say([f"{place.url} knows you as {me.name}, {me.role}. Kept in {path}."])
 
