@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dashboards.panels import GREEN, GREY, ORANGE, RED, TO_GPU, TO_NODE, Ask, Panel
+from dashboards.panels import GREEN, GREY, ORANGE, RED, TO_GPU, TO_NODE, Ask, Panel, lines
 from dashboards.queries import cluster, gpu, node
 from dashboards.sheet import Row, Sheet
 
@@ -147,43 +147,61 @@ WRONG = Row(
 LOAD = Row(
     title="Load",
     panels=(
-        Panel(
-            kind="timeseries",
-            title="SM activity",
-            text="Mean share of the multiprocessors that had work, over all GPUs of a cluster that report it.",
-            unit="percentunit",
-            asks=(Ask(f"avg by (cluster) ({gpu('sm_active_ratio')})", "{{cluster}}"),),
-            minimum=0.0,
+        lines(
+            "Activity",
+            "Mean share of the multiprocessors that had work, over all GPUs of a cluster that report it.",
+            "percentunit",
+            Ask(cluster("cluster_activity_ratio"), "{{cluster}}"),
             maximum=1.0,
         ),
-        Panel(
-            kind="timeseries",
-            title="Power",
-            text="What all boards of a cluster draw together.",
-            unit="watt",
-            asks=(Ask(f"sum by (cluster) ({gpu('power_watts')})", "{{cluster}}"),),
-            minimum=0.0,
+        lines(
+            "Power",
+            "What all boards of a cluster draw together.",
+            "watt",
+            Ask(cluster("cluster_power_watts"), "{{cluster}}"),
         ),
-        Panel(
-            kind="timeseries",
-            title="Hottest GPUs",
-            text="The ten highest core temperatures: one beside cool neighbours is a sick fan.",
-            unit="celsius",
-            asks=(Ask(f"topk(10, {gpu('temperature_celsius')})", "{{node}} {{gpu}}"),),
+        lines(
+            "Hottest GPUs",
+            "The ten highest core temperatures: one beside cool neighbours is a sick fan.",
+            "celsius",
+            Ask(f"topk(10, {gpu('temperature_celsius')})", "{{node}} {{gpu}}"),
+            minimum=None,
             links=TO_GPU,
         ),
-        Panel(
-            kind="timeseries",
-            title="Memory used",
-            text="Device memory in use as a share of what is installed, by cluster.",
-            unit="percentunit",
-            asks=(
-                Ask(
-                    f"sum by (cluster) ({gpu('memory_used_bytes')}) / sum by (cluster) ({gpu('memory_total_bytes')})",
-                    "{{cluster}}",
-                ),
-            ),
-            minimum=0.0,
+        lines(
+            "Memory used",
+            "Mean share of device memory in use, by cluster.",
+            "percentunit",
+            Ask(cluster("cluster_memory_used_ratio"), "{{cluster}}"),
+            maximum=1.0,
+        ),
+    ),
+)
+
+RACKS = Row(
+    title="Racks",
+    panels=(
+        lines(
+            "Hottest GPU of each rack",
+            "One rack that rises alone has lost its cooling; all of them together have a warm hall.",
+            "celsius",
+            Ask(cluster("rack_temperature_celsius_max", by="cluster, rack"), "{{rack}}"),
+            minimum=None,
+            width=8,
+        ),
+        lines(
+            "Power by rack",
+            "What all boards of a rack draw together; compare with what its feed can give.",
+            "watt",
+            Ask(cluster("rack_power_watts", by="cluster, rack"), "{{rack}}"),
+            width=8,
+        ),
+        lines(
+            "Activity by rack",
+            "Mean over the GPUs of a rack that report it.",
+            "percentunit",
+            Ask(cluster("rack_activity_ratio", by="cluster, rack"), "{{rack}}"),
+            width=8,
             maximum=1.0,
         ),
     ),
@@ -240,6 +258,6 @@ SHEET = Sheet(
     uid="trimtab-fleet",
     title="trimtab: Fleet",
     text="All clusters at a glance: how many GPUs work, what is wrong and what it costs, and where to look next.",
-    rows=(STRIP, OVER_TIME, WRONG, LOAD, NODES),
+    rows=(STRIP, OVER_TIME, WRONG, LOAD, RACKS, NODES),
     variables=("cluster", "node", "gpu"),
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 from trimtab.model.advice import FindingState
-from trimtab.model.board import Board, CellState, CommandRow, JobRow, NodeRow
+from trimtab.model.board import Board, Cell, CellState, CommandRow, JobRow, NodeRow
 from trimtab.model.command import Budget
 from trimtab.show.metrics_facts import DaemonView
 from trimtab.show.metrics_families import Families, timestamp
@@ -24,6 +25,7 @@ _FREE = (CellState.FREE, CellState.STRANDED)
 def fill_plans(families: Families, view: DaemonView, board: Board) -> None:
     """All of them, as the board and the last budget say."""
     _fill_room(families, board)
+    _fill_load(families, board)
     _fill_queues(families, view, board)
     for item in [one for one in board.findings if one.state is FindingState.OPEN][:ROWS_MAX]:
         labels = (board.cluster, item.name, item.finding.rule)
@@ -48,6 +50,38 @@ def _fill_room(families: Families, board: Board) -> None:
     for size in POD_SIZES:
         pods = sum(gpus // size for gpus in free.values())
         families.add("trimtab_cluster_pods_placeable", pods, board.cluster, str(size))
+
+
+def _fill_load(families: Families, board: Board) -> None:
+    """What clusters and racks draw and do, so that a view of a large fleet need not ask for every GPU."""
+    by_rack: defaultdict[str, list[Cell]] = defaultdict(list)
+    for row in board.nodes:
+        by_rack[row.rack or ""].extend(row.cells)
+    cells = [cell for some in by_rack.values() for cell in some]
+    families.add("trimtab_cluster_power_watts", _sum(cell.power_watts for cell in cells), board.cluster)
+    families.add("trimtab_cluster_activity_ratio", _mean(cell.activity_ratio for cell in cells), board.cluster)
+    families.add("trimtab_cluster_memory_used_ratio", _mean(cell.memory_used_ratio for cell in cells), board.cluster)
+    for rack, some in sorted(by_rack.items()):
+        if rack:
+            hottest = max(
+                (cell.temperature_celsius for cell in some if cell.temperature_celsius is not None), default=None
+            )
+            families.add("trimtab_rack_power_watts", _sum(cell.power_watts for cell in some), board.cluster, rack)
+            families.add(
+                "trimtab_rack_activity_ratio", _mean(cell.activity_ratio for cell in some), board.cluster, rack
+            )
+            families.add("trimtab_rack_temperature_celsius_max", hottest, board.cluster, rack)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """Over what is known; None where nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
 
 
 def _free(row: NodeRow) -> int:
