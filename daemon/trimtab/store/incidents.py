@@ -13,7 +13,7 @@ from trimtab.model.command import AuditLine
 from trimtab.model.oncall import Incident, Pager, Verb
 from trimtab.model.outbox import LetterState, Posting
 from trimtab.store.facts import Facts
-from trimtab.store.postings import TELLING, numbers_key, write_postings
+from trimtab.store.postings import NUMBERS_PER_QUERY, TELLING, numbers_key, write_postings
 from trimtab.store.standing import write_lines
 from trimtab.store.tables import meta
 from trimtab.store.tables_outbox import inbound_acts, incidents, outbox
@@ -22,16 +22,12 @@ from trimtab.store.text import clean, from_json
 _WAITING = (LetterState.READY.value, LetterState.LEASED.value)
 
 
-NUMBERS_PER_QUERY = 5000
-"""Both engines bound how many values one statement may carry."""
-
-
 class IncidentFacts(Facts):
     """The incidents of one cluster, and who pages for them."""
 
     def open_incidents(self) -> tuple[Incident, ...]:
         """All that stand, oldest first."""
-        return self._incidents(incidents.c.is_open.is_(True))[::-1]
+        return self._incidents(incidents.c.is_open == sa.true())[::-1]
 
     def incidents(
         self, *, is_open: bool | None = None, since: datetime | None = None, limit: int = 1000
@@ -88,7 +84,7 @@ class IncidentFacts(Facts):
 
     def drills(self) -> tuple[Incident, ...]:
         """Drills that have not been forgotten, newest first."""
-        return self._incidents(incidents.c.is_drill.is_(True))
+        return self._incidents(incidents.c.is_drill == sa.true())
 
     def post(self, postings: Sequence[Posting]) -> int:
         """Write postings that belong to no finding's change; how many were written (the others were overtaken)."""
@@ -135,9 +131,13 @@ class IncidentFacts(Facts):
     def _incidents(self, *wanted: sa.ColumnElement[bool], limit: int | None = None) -> tuple[Incident, ...]:
         columns = sa.select(incidents.c.body, incidents.c.sequence, incidents.c.version)
         statement = columns.where(incidents.c.cluster == self.cluster, *wanted)
+        if limit is not None:
+            statement = statement.order_by(incidents.c.number.desc()).limit(limit)
         with self._database.read() as connection:
-            rows = connection.execute(statement.order_by(incidents.c.number.desc()).limit(limit)).all()
-        return tuple(replace(from_json(row.body, Incident), sequence=row.sequence, version=row.version) for row in rows)
+            rows = connection.execute(statement).all()
+        found = (replace(from_json(row.body, Incident), sequence=row.sequence, version=row.version) for row in rows)
+        # Asked for an order, SQLite would read every incident there ever was in place of the few that stand.
+        return tuple(sorted(found, key=lambda one: one.number, reverse=True))
 
 
 def _pager_key(cluster: str) -> str:

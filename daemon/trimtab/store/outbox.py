@@ -13,10 +13,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from trimtab.clock import from_unix_ms, unix_ms
+from trimtab.model.advice import Severity
 from trimtab.model.command import AuditLine
 from trimtab.model.oncall import Message, Thread, Verb
 from trimtab.model.outbox import Claimed, LetterState, OutboxCounts, OutboxRow
 from trimtab.store.facts import Facts
+from trimtab.store.postings import NUMBERS_PER_QUERY
 from trimtab.store.standing import write_lines
 from trimtab.store.tables_outbox import inbound_acts, incidents, outbox
 from trimtab.store.text import clean, from_json, to_json
@@ -48,7 +50,9 @@ class OutboxFacts(Facts):
         )
         first = (
             sa.select(row.c.id)
-            .where(row.c.cluster == self.cluster, row.c.target == target, is_due, ~is_blocked)
+            .where(
+                row.c.cluster == self.cluster, row.c.state.in_(_WAITING), row.c.target == target, is_due, ~is_blocked
+            )
             .order_by(row.c.rank, row.c.id)
             .limit(1)
             .with_for_update(skip_locked=True, of=row)
@@ -141,43 +145,42 @@ class OutboxFacts(Facts):
 
     def undelivered_pages(self, target: str, *, before: datetime) -> tuple[int, ...]:
         """Ids of openings of open incidents that have waited since before then or are dead, and were not handed on."""
-        standing = sa.exists().where(
-            incidents.c.cluster == outbox.c.cluster,
-            incidents.c.number == outbox.c.incident,
-            incidents.c.is_open.is_(True),
+        return self._pages(
+            target,
+            (),
+            outbox.c.state.in_((*_WAITING, LetterState.DEAD.value)),
+            sa.or_(outbox.c.state == LetterState.DEAD.value, outbox.c.created_at_ms <= unix_ms(before)),
         )
-        wanted = (
-            standing,
-            outbox.c.cluster == self.cluster,
-            outbox.c.target == target,
-            outbox.c.verb == Verb.OPEN.value,
-            outbox.c.handed_on_at_ms.is_(None),
-            sa.or_(
-                outbox.c.state == LetterState.DEAD.value,
-                sa.and_(outbox.c.state.in_(_WAITING), outbox.c.created_at_ms <= unix_ms(before)),
-            ),
-        )
-        return self._ids(*wanted)
 
     def unacknowledged_pages(self, target: str, *, before: datetime) -> tuple[int, ...]:
         """Ids of openings delivered before then, of open critical incidents that nobody acknowledged."""
-        waiting = sa.exists().where(
-            incidents.c.cluster == outbox.c.cluster,
-            incidents.c.number == outbox.c.incident,
-            incidents.c.is_open.is_(True),
-            incidents.c.severity == "critical",
-            incidents.c.acknowledged_at_ms.is_(None),
+        return self._pages(
+            target,
+            (incidents.c.severity == Severity.CRITICAL.value, incidents.c.acknowledged_at_ms.is_(None)),
+            outbox.c.state == LetterState.DONE.value,
+            outbox.c.done_at_ms <= unix_ms(before),
         )
-        wanted = (
+
+    def _pages(
+        self, target: str, of: Sequence[sa.ColumnElement[bool]], *wanted: sa.ColumnElement[bool]
+    ) -> tuple[int, ...]:
+        """Openings, not handed on, of such open incidents: those are few, however many letters there were."""
+        standing = sa.select(incidents.c.number).where(
+            incidents.c.cluster == self.cluster, incidents.c.is_open == sa.true(), *of
+        )
+        opening = (
             outbox.c.cluster == self.cluster,
             outbox.c.target == target,
             outbox.c.verb == Verb.OPEN.value,
             outbox.c.handed_on_at_ms.is_(None),
-            outbox.c.state == LetterState.DONE.value,
-            outbox.c.done_at_ms <= unix_ms(before),
-            waiting,
         )
-        return self._ids(*wanted)
+        found: list[int] = []
+        with self._database.read() as connection:
+            numbers = connection.execute(standing).scalars().all()
+            for first in range(0, len(numbers), NUMBERS_PER_QUERY):
+                about = outbox.c.incident.in_(numbers[first : first + NUMBERS_PER_QUERY])
+                found += connection.execute(sa.select(outbox.c.id).where(about, *opening, *wanted)).scalars()
+        return tuple(sorted(found))
 
     def free_leases(self, owner_prefix: str) -> int:
         """Let go of letters that an earlier process of ours held when it died: each may have been sent."""
@@ -296,10 +299,6 @@ class OutboxFacts(Facts):
         with self._database.write() as connection:
             done = sa.update(outbox).where(*held).values({**values, "lease_until_ms": None})
             return connection.execute(done).rowcount == 1
-
-    def _ids(self, *wanted: sa.ColumnElement[bool]) -> tuple[int, ...]:
-        with self._database.read() as connection:
-            return tuple(connection.execute(sa.select(outbox.c.id).where(*wanted).order_by(outbox.c.id)).scalars())
 
 
 def _row(row: Any) -> OutboxRow:  # noqa: ANN401 - a row of SQLAlchemy

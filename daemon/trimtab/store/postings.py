@@ -23,6 +23,8 @@ from trimtab.store.tables import meta
 from trimtab.store.tables_outbox import incidents, outbox
 from trimtab.store.text import clean, to_json
 
+NUMBERS_PER_QUERY = 5000
+"""Both engines bound how many values one statement may carry."""
 TELLING = (Verb.OPEN.value, Verb.UPDATE.value)
 _Rows = list[dict[str, Any]]
 

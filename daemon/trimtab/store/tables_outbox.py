@@ -34,6 +34,8 @@ incidents = Table(
     Column("closed_at_ms", BigInteger),
     Column("body", Text, nullable=False),
     Index(None, "cluster", "opened_at_ms"),
+    Index(None, "cluster", "is_open"),
+    Index(None, "cluster", "is_drill"),
 )
 Index(
     "uq_incidents_open",
@@ -74,6 +76,7 @@ outbox = Table(
     UniqueConstraint("cluster", "target", "incident", "sequence"),
     Index(None, "cluster", "state", "target"),
     Index(None, "cluster", "incident"),
+    Index(None, "cluster", "created_at_ms"),
 )
 
 # What somebody did at a pager, by the pager's own id: a call-back that comes twice is one act.

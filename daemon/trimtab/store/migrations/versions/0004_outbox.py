@@ -51,6 +51,8 @@ def _incidents() -> None:
         sa.PrimaryKeyConstraint("cluster", "number", name="pk_incidents"),
     )
     op.create_index("ix_incidents_cluster_opened_at_ms", "incidents", ["cluster", "opened_at_ms"])
+    op.create_index("ix_incidents_cluster_is_open", "incidents", ["cluster", "is_open"])
+    op.create_index("ix_incidents_cluster_is_drill", "incidents", ["cluster", "is_drill"])
     is_open = sa.text("is_open")
     op.create_index(
         "uq_incidents_open",
@@ -96,3 +98,4 @@ def _outbox() -> None:
     )
     op.create_index("ix_outbox_cluster_state_target", "outbox", ["cluster", "state", "target"])
     op.create_index("ix_outbox_cluster_incident", "outbox", ["cluster", "incident"])
+    op.create_index("ix_outbox_cluster_created_at_ms", "outbox", ["cluster", "created_at_ms"])
