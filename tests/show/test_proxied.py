@@ -85,10 +85,19 @@ def test_where_the_proxy_has_a_secret_its_address_alone_does_not_do() -> None:
     assert strict.who("10.0.0.7", right) == Proxied(name="anna", role=Role.VIEWER)
 
 
-def test_a_name_cannot_break_the_audit_line() -> None:
-    found = a_proxy().who("10.0.0.7", headers(X_Forwarded_User="anna\t(page) approved" + "x" * 99))
-    assert isinstance(found, Proxied)
-    assert found.name == ("annapageapproved" + "x" * 99)[:64]
+@pytest.mark.parametrize(
+    "told", ["alice, bob", "alice,bob", "anna\t(page) approved", "anna<script>", "anna smith", "x" * 65, "operator:root"]
+)
+def test_a_name_that_is_not_clean_is_nobodys_and_not_made_into_another(told: str) -> None:
+    found = a_proxy().who("10.0.0.7", headers(X_Forwarded_User=told, X_Forwarded_Groups="gpu-admins"))
+    assert isinstance(found, Forged)
+    assert "no clean name" in found.why
+    assert "\t" not in found.why
+
+
+def test_blanks_around_a_name_and_an_empty_one_are_no_forgery() -> None:
+    assert a_proxy().who("10.0.0.7", headers(X_Forwarded_User=" anna ")) == Proxied(name="anna", role=Role.VIEWER)
+    assert a_proxy().who("10.0.0.7", headers(X_Forwarded_User=" ")) is None
 
 
 def test_whose_attempts_count_is_the_last_that_is_no_proxy() -> None:
@@ -126,6 +135,15 @@ def test_forged_headers_from_an_unlisted_peer_are_ignored_and_written_down(tmp_p
         assert "no listed proxy" in line.why
         # Who has a right of their own keeps it, under their own name.
         assert served.get("/api/v1/me", headers=forged).json()["name"] == "operator"
+
+
+def test_a_name_that_is_not_clean_has_no_right_and_is_written_down(tmp_path: Path) -> None:
+    near = a_proxy(peers=("127.0.0.1",))
+    with serving(board=a_board(), web=tmp_path, wall=FakeClock(), proxies=near) as served:
+        two = {"X-Forwarded-User": "alice, bob", "X-Forwarded-Groups": "gpu-admins"}
+        assert ask(served, "GET", "/api/v1/me", headers=two).status_code == 401
+        (line,) = served.register.lines
+        assert (line.what, "'alice, bob'" in line.why) == ("ignored a proxy's headers", True)
 
 
 def test_whom_a_listed_proxy_signed_in_acts_under_their_name_and_role(tmp_path: Path) -> None:

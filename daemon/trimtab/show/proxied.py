@@ -19,7 +19,7 @@ SECRET_HEADER = "X-Trimtab-Proxy-Secret"
 ANYBODY = "*"
 """The group in `proxy_roles` that everybody is in whom the proxy signed in."""
 
-_NAME = re.compile(r"[^\w.@+-]+")
+_NAME = re.compile(r"[\w.@+-]{1,64}")
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
 
 Headers = Callable[[str], Sequence[str]]
@@ -84,9 +84,12 @@ class Proxies:
         # A proxy that appends to what the client sent, where it should have replaced it, must not be believed.
         if len(users) > 1:
             return Forged(why=f"{self._user_header} came {len(users)} times: the proxy at {peer} does not strip it")
-        name = _NAME.sub("", users[0])[:64]
+        name = users[0].strip()
         if not name:
             return None
+        # Made fit by leaving characters out, `alice, bob` would be a third person whom nobody signed in.
+        if not _NAME.fullmatch(name):
+            return Forged(why=f"{self._user_header} from the proxy at {peer} holds no clean name: {name[:64]!r}")
         return Proxied(name=name, role=self._role(headers(self._groups_header)))
 
     def client(self, peer: str, headers: Headers) -> str:
