@@ -147,3 +147,9 @@ def test_addresses_that_can_be_are_taken() -> None:
     assert check_url("http://127.0.0.1:9093", AlertmanagerSettings(user="anna")) == "http://127.0.0.1:9093"
     trusted = AlertmanagerSettings(token_file="x", allow_plaintext=True)
     assert check_url("http://am:9093", trusted) == "http://am:9093"
+
+
+def test_a_ca_file_that_is_not_there_is_a_peer_that_cannot_be_asked(server: Server, tmp_path: Path) -> None:
+    settings = AlertmanagerSettings(urls=("https://127.0.0.1:1",), ca_file=str(tmp_path / "being-replaced.pem"))
+    with pytest.raises(PeerDown, match=r"cannot be asked|does not answer"):
+        Peer("https://127.0.0.1:1", settings).silences()

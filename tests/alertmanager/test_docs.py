@@ -11,12 +11,17 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from tests.alertmanager.scenes import a_frame, an_incident
+from tests.fakes.clock import START
 
 from trimtab.cli import _root
+from trimtab.model.advice import Action, Severity
 from trimtab.settings import DaemonSettings, from_table
+from trimtab.show.alertmanager.alerts import alert_for
 from trimtab.show.alertmanager.desk import check_settings
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "how-to" / "alertmanager.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "how-to" / "alertmanager.md").read_text(encoding="utf-8")
 
 
 def fences(kind: str) -> list[str]:
@@ -40,6 +45,25 @@ def test_its_receiver_is_taken_by_alertmanager(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(config))
     done = subprocess.run(["amtool", "check-config", str(path)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "receiver"),
+    [
+        ({}, "on-call"),
+        ({"severity": Severity.WARNING}, "day-shift"),
+        ({"severity": Severity.INFO}, "notices"),
+        ({"action": Action.ALERT_OWNER}, "owners"),
+    ],
+)
+def test_what_is_pushed_is_routed_by_the_sample_configuration(changes: dict, receiver: str) -> None:
+    if shutil.which("amtool") is None:
+        pytest.skip("amtool is missing: apt-get install prometheus-alertmanager")
+    alert = alert_for(an_incident(**changes), None, a_frame(severity_label="severity"), START)
+    labels = [f"{name}={value}" for name, value in alert.labels.items()]
+    command = ["amtool", "config", "routes", "test", f"--config.file={ROOT / 'alerts' / 'alertmanager.yml'}", *labels]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, receiver), done.stderr
 
 
 def test_its_verbs_are_there() -> None:

@@ -266,6 +266,17 @@ def test_where_it_cannot_be_kept_the_answer_is_no_and_soon_at_once() -> None:
     assert ear.trouble == ""
 
 
+def test_trouble_with_the_store_is_no_longer_said_when_it_is_over() -> None:
+    clock, memory = FakeClock(), FakeAlertMemory()
+    ear = others(memory, clock)
+    memory.next_error = StoreError("trimtab.db: disk full.")
+    with pytest.raises(NotNow):
+        ear.hear(decoded(a_body(an_alert())), source="am")
+    assert "cannot be kept: trimtab.db: disk full" in ear.trouble
+    clock.advance(601)
+    assert ear.trouble == ""
+
+
 def test_a_delivery_of_too_many_is_refused_for_good_with_the_fix() -> None:
     body = decoded(a_body(*(an_alert(node=f"n{n}") for n in range(ALERTS_PER_BODY_MAX + 1))))
     with pytest.raises(TooMany, match="max_alerts"):

@@ -199,6 +199,8 @@ class Peer:
             )
         except OutboundError as error:
             raise PeerDown(f"{self.name} does not answer: {_why(error)}.") from error
+        except (OSError, ValueError) as error:  # a CA file that is being replaced, say
+            raise PeerDown(f"{self.name} cannot be asked: {error}.") from error
 
 
 def _authorization(settings: AlertmanagerSettings) -> dict[str, str]:

@@ -17,6 +17,8 @@ from trimtab.show.alertmanager.webhook import ALERTS_PER_BODY_MAX, Webhook, read
 AGE_EVERY_SECONDS = 60.0
 READ_EVERY_SECONDS = 15.0
 """Another daemon on the same database may have been told; what we were told ourselves counts at once."""
+TROUBLE_SECONDS = 600.0
+"""A delivery that could not be kept is news for so long: none may come after it to show that all is well."""
 REST_SECONDS = 5.0
 """After the store said no, deliveries are turned away at once for so long."""
 WAITING_MAX = 4
@@ -70,7 +72,15 @@ class Others:
         """None = something was told since: read anew."""
         self.alerts_total: Counter[str] = Counter()
         """Alerts delivered, by what became of them."""
-        self.trouble = ""
+        self._unkept: tuple[str, float] | None = None
+        self._unread = ""
+
+    @property
+    def trouble(self) -> str:
+        """Why alerts could not be kept lately, or cannot be read; empty = they can."""
+        if self._unkept is not None and self._wall.monotonic_seconds() - self._unkept[1] < TROUBLE_SECONDS:
+            return self._unkept[0]
+        return self._unread
 
     def hear(self, webhook: Webhook, *, source: str) -> Mapping[str, int]:
         """Keep a delivery; what became of its alerts. Raises NotNow where nothing of it could be kept, and TooMany."""
@@ -90,18 +100,20 @@ class Others:
     def _keep(self, alerts: Sequence[ForeignAlert]) -> Mapping[str, int]:
         rest_seconds = self._rests_until_seconds - self._wall.monotonic_seconds()
         if rest_seconds > 0:
-            raise self._not_now(len(alerts), f"{self.trouble} Tried again in {age_text(rest_seconds)}.")
+            why = self._unkept[0] if self._unkept is not None else ""
+            raise self._not_now(len(alerts), f"{why} Tried again in {age_text(rest_seconds)}.")
         if not self._room.acquire(blocking=False):
             raise self._not_now(len(alerts), f"{WAITING_MAX} deliveries wait for the database already.")
         try:
             counts = self._memory.hear_alerts(alerts, most=self._settings.alerts_max)
         except StoreError as error:
-            self.trouble = f"Alerts of others cannot be kept: {error}"
-            self._rests_until_seconds = self._wall.monotonic_seconds() + REST_SECONDS
-            raise self._not_now(len(alerts), self.trouble) from error
+            why, at_seconds = f"Alerts of others cannot be kept: {error}", self._wall.monotonic_seconds()
+            self._unkept = (why, at_seconds)
+            self._rests_until_seconds = at_seconds + REST_SECONDS
+            raise self._not_now(len(alerts), why) from error
         finally:
             self._room.release()
-        self.trouble = ""
+        self._unkept = None
         self._read_at_seconds = None
         return counts
 
@@ -118,7 +130,9 @@ class Others:
         try:
             self._firing = self._memory.firing_alerts(self._settings.alerts_max)
         except StoreError as error:
-            self.trouble = f"Alerts of others cannot be read: {error}"
+            self._unread = f"Alerts of others cannot be read: {error}"
+        else:
+            self._unread = ""
         return self._firing
 
     @property
