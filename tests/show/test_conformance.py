@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 import schemathesis
@@ -17,12 +18,18 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
     unsupported_method,
 )
+from tests.builders import CLUSTER
 from tests.fakes.people import TOKEN, Served, a_board, a_recommendation, a_scene, serving
 
+from trimtab.model.past import GpuTime, GpuTimes, GpuTimeState
 from trimtab.model.people import Role
 from trimtab.show.api_routes import Route, Scope
 from trimtab.show.api_table import ROUTES
+from trimtab.show.digest.desk import DigestDesk
+from trimtab.show.digest.make import DigestSource
 from trimtab.show.openapi import openapi_document
+from trimtab.store.database import open_database
+from trimtab.store.history import History
 
 CHECKS = [
     not_a_server_error,
@@ -35,14 +42,30 @@ CHECKS = [
 ]
 
 
+class Hours:
+    """An hour of work in each hour that is asked about."""
+
+    def gpu_times(self, since: datetime, until: datetime) -> GpuTimes:
+        seconds = {GpuTimeState.WORKING: (until - since).total_seconds()}
+        row = GpuTime(workload="research/a", queue="research", owner="anna", cause="", seconds=seconds)
+        return GpuTimes(cluster=CLUSTER, since=since, until=until, rows=(row,))
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     # Wrong tokens are tried by the hundred here: their bound has tests of its own.
     bounds = {"failures_per_peer_per_minute": 10**6, "failures_per_minute": 10**6}
+    database = open_database("sqlite:///trimtab.db", state_directory=tmp_path_factory.mktemp("store"))
+    source = DigestSource(cluster=CLUSTER, hours=Hours(), facts=History(database, cluster=CLUSTER))
     with serving(
-        board=a_board(), web=tmp_path_factory.mktemp("web"), window=lambda: a_scene()["window"], **bounds
+        board=a_board(),
+        web=tmp_path_factory.mktemp("web"),
+        window=lambda: a_scene()["window"],
+        digests=DigestDesk(source=lambda: source, zone=UTC, page_url=lambda: ""),
+        **bounds,
     ) as running:
         yield running
+    database.close()
 
 
 @pytest.fixture(scope="module")
