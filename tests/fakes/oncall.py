@@ -42,5 +42,3 @@ def a_desk(clock: FakeClock) -> Iterator[Desk]:
             )
         finally:
             hall.stop()
-
-

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from trimtab.errors import DecisionRefused
+from trimtab.errors import DecisionRefused, TrimtabError
 from trimtab.model.command import AuditLine
 from trimtab.model.oncall import InboundAct, Incident, Target, Verb
 from trimtab.model.outbox import LetterState, OutboxCounts, OutboxRow
@@ -53,6 +53,10 @@ class DeskMemory(Protocol):
 
     def is_act_new(self, act: str, *, at: datetime) -> bool:
         """Note what somebody did at a pager; False where it was noted before."""
+        ...
+
+    def forget_act(self, act: str) -> None:
+        """It could not be done: the same act is new again."""
         ...
 
     def audit(self, lines: Sequence[AuditLine]) -> None:
@@ -122,8 +126,16 @@ class Desk:
         if not self.memory.is_act_new(f"{kind}/{act.id}", at=at):
             return "This act was taken before."
         who = f"{act.who} ({kind})"
-        came_from = next((name for name, target in self.targets.items() if target.kind == kind), "")
-        said = self.bell.acknowledge(incident.number, who=who, at=at, came_from=came_from)
+        of_kind = [name for name, target in self.targets.items() if target.kind == kind]
+        # Of two pagers of one kind the other must hear of it; told once more, the one that it came from takes no harm.
+        came_from = of_kind[0] if len(of_kind) == 1 else ""
+        try:
+            said = self.bell.acknowledge(incident.number, who=who, at=at, came_from=came_from)
+        except TrimtabError:
+            self.memory.forget_act(
+                f"{kind}/{act.id}"
+            )  # whoever sent it tries again, and must not hear that it was taken
+            raise
         if act.kind is not Verb.RESOLVE:
             return f"{said.name} acknowledged."
         why = f"{kind} calls it resolved while it still stands; it is over when its finding is"

@@ -13,6 +13,7 @@ rule-fragmentation = fragmentation
 rule-contradiction = contradiction
 rule-clock_skew = clock off
 rule-blind = not seen
+rule-summary = several at once
 
 ## Severities
 severity-critical = critical
@@ -61,7 +62,6 @@ oncall-command-undone = { $name } was undone: { $what }.
 oncall-command-refused = { $name } was refused: { $what }.
 oncall-command-rejected = { $name } was rejected: { $what }.
 oncall-command-other = { $name } is { $state }: { $what }.
-oncall-acted-command = { $who } approved { $name }: { $what }.
 oncall-acknowledged = { $who } has it, since { $at }.
 oncall-lasted = It lasted { $span }, from { $at }.
 oncall-cost = It cost about { $hours } GPU-hours.
@@ -71,7 +71,6 @@ oncall-summary = { $count ->
     [one] one more incident that is less than critical ({ $named })
    *[other] { $count } more incidents, all less than critical ({ $named } …)
   }; too many to be told one by one
-oncall-summary-over = all incidents that were told in sum are over
 oncall-change-worse = It got worse.
 oncall-change-better = It got better, and is not over.
 oncall-change-victims = It hits more work than before.
@@ -88,7 +87,6 @@ oncall-span-s = { $count } s
 oncall-span-min = { $count } min
 oncall-span-h = { $count } h
 oncall-span-d = { $count } d
-oncall-reopened = now part of another incident
 
 ## Signing in (sign-in-<what>), roles (role-<role>)
 role-viewer = viewer

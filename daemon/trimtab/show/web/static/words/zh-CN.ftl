@@ -12,6 +12,7 @@ rule-fragmentation = 碎片
 rule-contradiction = 数据矛盾
 rule-clock_skew = 时钟偏差
 rule-blind = 看不到
+rule-summary = 多起汇总
 
 ## 严重程度
 severity-critical = 严重
@@ -60,14 +61,12 @@ oncall-command-undone = { $name } 已撤销：{ $what }。
 oncall-command-refused = { $name } 被规则拒绝：{ $what }。
 oncall-command-rejected = { $name } 已被否决：{ $what }。
 oncall-command-other = { $name } 状态 { $state }：{ $what }。
-oncall-acted-command = { $who } 批准了 { $name }：{ $what }。
 oncall-acknowledged = { $who } 于 { $at } 确认处理。
 oncall-lasted = 持续 { $span }，始于 { $at }。
 oncall-cost = 约损失 { $hours } GPU 小时。
 oncall-ended = 结束原因：{ $why }。
 oncall-nobody-acted = 无人确认。
 oncall-summary = 另有 { $count } 起非严重事件（{ $named } 等）；数量过多，不逐条通知
-oncall-summary-over = 汇总通知的事件均已结束
 oncall-change-worse = 情况加重。
 oncall-change-better = 有所好转，尚未结束。
 oncall-change-victims = 影响范围扩大。
@@ -84,7 +83,6 @@ oncall-span-s = { $count } 秒
 oncall-span-min = { $count } 分钟
 oncall-span-h = { $count } 小时
 oncall-span-d = { $count } 天
-oncall-reopened = 已并入另一事件
 
 ## Signing in (sign-in-<what>), roles (role-<role>)
 role-viewer = 只读
