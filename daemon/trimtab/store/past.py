@@ -15,6 +15,7 @@ from trimtab.store.past_ranks import ranks
 from trimtab.store.past_series import SeriesReader
 from trimtab.store.past_trends import trends
 from trimtab.store.rollup_read import RollupReader
+from trimtab.store.text import clean
 
 
 class Past:
@@ -38,11 +39,11 @@ class Past:
         self, since: datetime, until: datetime, *, points_max: int, marks_max: int, queue: str | None = None
     ) -> Trends:
         """The strip's numbers over time, with marks."""
-        return trends(self._reader, since, until, points_max=points_max, marks_max=marks_max, queue=queue)
+        return trends(self._reader, since, until, points_max=points_max, marks_max=marks_max, queue=clean(queue))
 
     def ranks(self, job: str, metric: str, *, since: datetime, until: datetime, points_max: int) -> Ranks | None:
         """A job's ranks over time; None for a job that is not known."""
-        return ranks(self._reader, job, metric, since=since, until=until, points_max=points_max)
+        return ranks(self._reader, clean(job), metric, since=since, until=until, points_max=points_max)
 
     def gpu_history(
         self,
@@ -56,7 +57,10 @@ class Past:
         peers: str = "none",
     ) -> GpuHistory:
         """One GPU's series and those beside it, from the reports or from the roll-ups, whichever fits."""
-        return self._series.gpu_history(node, gpu, since=since, until=until, metrics=metrics, also=also, peers=peers)
+        places = [(clean(one), clean(uuid)) for one, uuid in ((node, gpu), *also)]
+        return self._series.gpu_history(
+            *places[0], since=since, until=until, metrics=metrics, also=places[1:], peers=peers
+        )
 
     def gpu_times(self, since: datetime, until: datetime) -> GpuTimes:
         """GPU-time by workload, queue, owner, cause and state between two moments, to the minute where it can be."""

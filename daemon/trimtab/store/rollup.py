@@ -31,7 +31,7 @@ from trimtab.store.rollup_sums import BoardSums, Sums
 from trimtab.store.rollup_tiers import build_slice, slices
 from trimtab.store.rollup_write import State, write_rows
 
-MENDED_MINUTES_MAX = 500
+MENDED_MINUTES_MAX = 3000
 """Minutes of nodes counted anew at once: what they are counted from is held in memory."""
 MEND_SECONDS_MAX = 5.0
 """So long a beat counts anew at most."""

@@ -18,7 +18,10 @@ from trimtab.store.rollup_slots import Slots
 
 _NAN = float("nan")
 _KIND = {GpuState.OK: OK, GpuState.LOST: LOST, GpuState.UNREADABLE: UNREADABLE}
-_PICKS = tuple((metric.keys, metric.parts) for metric in ROLLED)
+_FIRST = tuple(metric.keys[0] if metric.keys else "" for metric in ROLLED)
+_MORE = tuple(
+    (place, metric.keys[1:], metric.parts) for place, metric in enumerate(ROLLED) if metric.keys[1:] or metric.parts
+)
 
 
 @dataclass(slots=True)
@@ -221,15 +224,20 @@ def _instances(
 
 
 def _pick(values: Mapping[str, float]) -> list[float]:
-    found = []
-    for keys, parts in _PICKS:
-        value = _NAN
-        for key in keys:
-            if key in values:
-                value = values[key]
-                break
-        else:
-            if parts and all(part in values for part in parts):
-                value = sum(values[part] for part in parts)
-        found.append(value)
+    """The value of each rolled-up metric; every report of every GPU comes through here."""
+    get = values.get
+    found = [get(key, _NAN) for key in _FIRST]
+    for place, keys, parts in _MORE:
+        if found[place] is _NAN:
+            found[place] = _other(values, keys, parts)
     return found
+
+
+def _other(values: Mapping[str, float], keys: tuple[str, ...], parts: tuple[str, ...]) -> float:
+    for key in keys:
+        if key in values:
+            return values[key]
+    for part in parts:
+        if part not in values:
+            return _NAN
+    return sum([values[part] for part in parts]) if parts else _NAN

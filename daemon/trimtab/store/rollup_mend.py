@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,7 +21,7 @@ from trimtab.store.packing import Unpacker
 from trimtab.store.rollup_buffer import Heap, chosen, picked, samples_of
 from trimtab.store.rollup_minute import Rows, Samples, minute_rows
 from trimtab.store.rollup_slots import Slots
-from trimtab.store.rollup_spans import SpanBook
+from trimtab.store.rollup_spans import Span, SpanBook
 from trimtab.store.rollup_write import write_rows
 from trimtab.store.tables import journal
 
@@ -29,6 +29,9 @@ log = structlog.get_logger()
 
 RUN_MS = 10 * MINUTE.ms
 """Minutes of a node further apart than this are read apart."""
+
+SLOTS_MAX = 4000
+"""GPUs whose spans are asked for at once."""
 
 Minutes = Mapping[str, Sequence[int]]
 """Node -> begins of minutes, ascending."""
@@ -60,7 +63,12 @@ class Mender:
         for node, wanted in minutes.items():
             for minute in wanted:
                 by_minute.setdefault(minute, []).append(node)
-        return {minute: self._minute(minute, nodes, everything) for minute, nodes in sorted(by_minute.items())}
+        slots = {node: list(self._slots.of_node(node).values()) for node in minutes}
+        spans = self._spans_of(slots, by_minute)
+        return {
+            minute: self._minute(minute, [slot for node in nodes for slot in slots[node]], everything, spans)
+            for minute, nodes in sorted(by_minute.items())
+        }
 
     def tail(self, since: datetime) -> Iterator[tuple[str, int, int]]:
         """Node, moment and receipt (ms) of everything received since then; nothing is decoded. Raises StoreError."""
@@ -70,17 +78,28 @@ class Mender:
             for row in connection.execute(sa.select(*columns).where(*wanted)):
                 yield row.node, row.at_ms, row.received_at_ms
 
-    def _minute(self, minute_ms: int, nodes: Iterable[str], everything: Samples) -> set[int]:
-        slots = {slot for node in nodes for slot in self._slots.of_node(node).values()}
+    def _spans_of(self, slots: Mapping[str, Sequence[int]], minutes: Mapping[int, object]) -> Mapping[int, list[Span]]:
+        """Slot -> its spans within all these minutes, read once."""
+        wanted = sorted(slot for some in slots.values() for slot in some)
+        found: dict[int, list[Span]] = {}
+        for first in range(0, len(wanted), SLOTS_MAX):
+            some = wanted[first : first + SLOTS_MAX]
+            for span in self._spans.read(some, begin_ms=min(minutes), end_ms=max(minutes) + MINUTE.ms):
+                found.setdefault(span.slot, []).append(span)
+        return found
+
+    def _minute(
+        self, minute_ms: int, slots: Sequence[int], everything: Samples, spans_of: Mapping[int, list[Span]]
+    ) -> set[int]:
         wanted = np.isin(everything.gpu, np.fromiter(slots, np.int64, len(slots)))
         wanted &= (everything.at_ms > minute_ms - self._hold_ms) & (everything.at_ms < minute_ms + MINUTE.ms)
         samples = chosen(everything, wanted)
         end_ms = minute_ms + MINUTE.ms
-        spans = self._spans.read(slots, begin_ms=minute_ms, end_ms=end_ms)
+        spans = [span for slot in slots for span in spans_of.get(slot, ())]
         pieces = self._spans.cut(spans, samples, begin_ms=minute_ms, end_ms=end_ms)
         rows = minute_rows(samples, pieces, begin_ms=minute_ms, end_ms=end_ms, hold_ms=self._hold_ms)
         self._write(minute_ms, rows, np.array(sorted(slots), np.int64))
-        return slots
+        return set(slots)
 
     def _write(self, minute_ms: int, rows: Rows, replaced: NDArray[np.int64]) -> None:
         write_rows(self._database, MINUTE, minute_ms, rows, ids=self._slots.ids(), replaced=replaced)
