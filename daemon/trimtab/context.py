@@ -73,6 +73,7 @@ class Context:
         self.desk = Desk(
             frame=Frame(
                 settings=settings.alertmanager,
+                cluster=settings.cluster,
                 page_url=page_url or (lambda: settings.people.public_url),
                 runbook_base=settings.oncall.runbook_url,
             ),

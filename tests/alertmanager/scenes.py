@@ -68,4 +68,5 @@ class MovingClock:
 
 
 def a_frame(**settings: Any) -> Frame:
-    return Frame(settings=AlertmanagerSettings(**{"push": True, **settings}), page_url=lambda: PAGE)
+    made = AlertmanagerSettings(**{"push": True, **settings})
+    return Frame(settings=made, cluster=CLUSTER, page_url=lambda: PAGE)

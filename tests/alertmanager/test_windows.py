@@ -15,6 +15,7 @@ from tests.system.processes import eventually
 from trimtab.errors import DecisionRefused, StoreError
 from trimtab.model.advice import Subject
 from trimtab.model.alerts import Maintenance, MaintenanceScope, Matcher
+from trimtab.show.alertmanager.alerts import identity_labels
 from trimtab.show.alertmanager.desk import Desk, Scene
 from trimtab.show.alertmanager.silencing import matchers_of
 from trimtab.show.alertmanager.windows import Windows
@@ -176,12 +177,22 @@ def test_a_window_made_later_does_not_end_what_stands() -> None:
 def test_a_silence_never_rests_on_the_absence_of_something() -> None:
     office = Office(racks={"gpu-07": "r1", "gpu.08": "r1"})
     made = [office.add(), office.add(RACK, "r1"), office.add(RACK, "r2"), office.add(QUEUE, "a|b")]
-    assert [matchers_of(one) for one in made] == [
-        (Matcher(name="node", value="gpu-07"),),
-        (Matcher(name="node", value=r"gpu\-07|gpu\.08", is_regex=True),),
-        (Matcher(name="rack", value="r2"),),
-        (Matcher(name="queue", value="a|b"),),
+    ours = Matcher(name="cluster", value=CLUSTER)
+    assert [matchers_of(one, cluster=CLUSTER) for one in made] == [
+        ((ours, Matcher(name="node", value="gpu-07")),),
+        (
+            (ours, Matcher(name="node", value=r"gpu\-07|gpu\.08", is_regex=True)),
+            (ours, Matcher(name="rack", value="r1")),
+        ),
+        ((ours, Matcher(name="rack", value="r2")),),
+        ((ours, Matcher(name="queue", value="a|b")),),
     ]
+
+
+def test_a_rack_that_is_silent_as_a_whole_is_pushed_with_its_rack() -> None:
+    whole = an_incident(node=None, rule="node_silent", incident="node_silent:rack:r1")
+    assert identity_labels(whole)["rack"] == "r1"
+    assert "rack" not in identity_labels(an_incident())
 
 
 @pytest.fixture
@@ -199,26 +210,60 @@ def states(am) -> list[str]:
     return sorted(one["status"]["state"] for one in am.silences())
 
 
-def test_one_silence_a_window_is_made_extended_by_its_id_and_ended_with_it(am, office) -> None:
+def muted(am) -> set[str]:
+    return {one["labels"]["name"] for one in am.alerts() if one["status"]["state"] == "suppressed"}
+
+
+def test_a_racks_window_mutes_its_nodes_and_itself_in_this_cluster_alone(am, office) -> None:
+    told = {
+        "node": {"cluster": CLUSTER, "node": "gpu-07"},
+        "rack": {"cluster": CLUSTER, "rack": "r1"},
+        "other rack": {"cluster": CLUSTER, "rack": "r2"},
+        "cluster": {"cluster": CLUSTER},
+        "other cluster's rack": {"cluster": "hall-b", "rack": "r1"},
+        "other cluster's node": {"cluster": "hall-b", "node": "gpu-07"},
+    }
+    am.post([{"labels": {"alertname": "A", "incident": name, "name": name, **labels}} for name, labels in told.items()])
+    office.add(RACK, "r1", wants_silence=True)
+    tick(office)
+    eventually(lambda: muted(am) == {"node", "rack"})
+    office.windows.end(1, who="ben")
+    tick(office)
+    eventually(lambda: muted(am) == set())
+
+
+def test_a_racks_silences_are_made_once_extended_by_their_ids_and_ended_with_it(am, office) -> None:
     office.add(RACK, "r1", wants_silence=True)
     office.add(NODE, "gpu-07")
     for _ in range(3):
         tick(office)
-    (silence,) = am.silences()
+    first, second = am.silences()
     kept = office.memory.windows[1]
-    assert (kept.silence_id, silence["createdBy"]) == (silence["id"], "anna")
-    assert silence["comment"] == "new cooler (trimtab:3fa9c1d2:M1)"
-    assert silence["matchers"] == [{"name": "node", "value": r"gpu\-07|gpu\-08", "isRegex": True, "isEqual": True}]
+    assert set(kept.silence_id.split()) == {first["id"], second["id"]}
+    assert first["createdBy"] == "anna"
+    assert first["comment"] == second["comment"] == "new cooler (trimtab:3fa9c1d2:M1)"
     office.windows.extend(1, until=office.clock.now() + 2 * HOUR, who="ben")
     tick(office)
-    (longer,) = am.silences()
-    assert (longer["id"], longer["endsAt"] > silence["endsAt"]) == (silence["id"], True)
+    longer = {one["id"]: one["endsAt"] for one in am.silences()}
+    assert longer.keys() == {first["id"], second["id"]}
+    assert all(ends > first["endsAt"] for ends in longer.values())
     office.windows.end(1, who="ben")
     tick(office)
-    assert states(am) == ["expired"]
+    assert states(am) == ["expired", "expired"]
     assert office.memory.windows[1].silence_id == ""
     tick(office)
-    assert states(am) == ["expired"]
+    assert states(am) == ["expired", "expired"]
+
+
+def test_a_window_does_not_take_another_ones_silence_for_its_own(am, office) -> None:
+    """M1's name is the beginning of M10's."""
+    for _ in range(9):
+        office.add()
+    office.add(wants_silence=True)
+    tick(office)
+    office.memory.windows[1] = replace(office.memory.windows[1], wants_silence=True)
+    tick(office)
+    assert states(am) == ["active", "active"]
 
 
 def test_a_daemon_killed_between_making_a_silence_and_writing_it_down_makes_no_second(am, office) -> None:

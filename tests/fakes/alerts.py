@@ -127,7 +127,7 @@ def an_alerting(
     """What the routes about alerts and windows work on, over a memory of its own."""
     clock, memory = clock or FakeClock(), memory or FakeAlertMemory()
     made = AlertmanagerSettings(**settings)
-    desk = Desk(frame=Frame(settings=made), memory=memory, clock=clock, wall=clock)
+    desk = Desk(frame=Frame(settings=made, cluster=cluster), memory=memory, clock=clock, wall=clock)
     others = Others(memory=memory, settings=made.others, cluster=cluster, clock=clock, wall=clock)
 
     def known() -> dict[MaintenanceScope, frozenset[str]]:

@@ -53,6 +53,12 @@ def test_the_highest_role_of_ones_groups_counts(groups: str | list[str], role: R
     assert found == Proxied(name="anna", role=role)
 
 
+def test_a_proxy_that_tells_no_groups_lets_none_of_a_clients_count() -> None:
+    claims = headers(X_Forwarded_User="anna", X_Forwarded_Groups="gpu-admins")
+    assert a_proxy(groups_header="").who("10.0.0.7", claims) == Proxied(name="anna", role=Role.VIEWER)
+    assert a_proxy(groups_header="").who("10.0.0.8", headers(X_Forwarded_Groups="gpu-admins")) is None
+
+
 def test_without_a_role_for_everybody_strangers_to_the_groups_have_none() -> None:
     only = a_proxy(roles={"gpu-oncall": Role.OPERATOR})
     assert only.who("10.0.0.7", headers(X_Forwarded_User="anna")) == Proxied(name="anna", role=None)
@@ -86,7 +92,8 @@ def test_where_the_proxy_has_a_secret_its_address_alone_does_not_do() -> None:
 
 
 @pytest.mark.parametrize(
-    "told", ["alice, bob", "alice,bob", "anna\t(page) approved", "anna<script>", "anna smith", "x" * 65, "operator:root"]
+    "told",
+    ["alice, bob", "alice,bob", "anna\t(page) approved", "anna<script>", "anna smith", "x" * 65, "operator:root"],
 )
 def test_a_name_that_is_not_clean_is_nobodys_and_not_made_into_another(told: str) -> None:
     found = a_proxy().who("10.0.0.7", headers(X_Forwarded_User=told, X_Forwarded_Groups="gpu-admins"))

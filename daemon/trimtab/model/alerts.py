@@ -119,11 +119,11 @@ class Maintenance:
     ended_at: datetime | None = None
     ended_by: str = ""
     wants_silence: bool = False
-    """Whether Alertmanager gets one silence for it too."""
+    """Whether Alertmanager is to silence it too."""
     silence_id: str = ""
-    """That silence, once it is there."""
+    """Its silences there, once they are made: ids with a blank between."""
     silence_until: datetime | None = None
-    """Until when it holds there, as last set by us; None = not set, or taken away."""
+    """Until when they hold there, as last set by us; None = not set, or taken away."""
 
     @property
     def title(self) -> str:

@@ -22,6 +22,7 @@ OURS_PREFIX = "Trimtab"
 SEVERITY, INCIDENT_KEY = "severity", "incident_key"
 """Annotations: what changes while the alert stays the same one, and its name at pagers."""
 
+_OF_RACK = "node_silent:rack:"
 WORKLOADS_MAX = 20
 ANNOTATION_CHARACTERS_MAX = 4000
 
@@ -33,6 +34,8 @@ class Frame:
     """What all alerts of a daemon share."""
 
     settings: AlertmanagerSettings
+    cluster: str
+    """Whose windows and silences these are."""
     page_url: Callable[[], str] = str
     """Where people reach the page; empty = no link."""
     runbook_base: str = ""
@@ -66,10 +69,16 @@ def identity_labels(incident: Incident) -> dict[str, str]:
         "gpu": subject.gpu,
         "workload": subject.workload if subject.node is None else None,
         "queue": incident.queue or subject.queue,
+        "rack": _rack_of(incident),
         "audience": "owner" if incident.action is Action.ALERT_OWNER else None,
         "drill": "true" if incident.is_drill else None,
     }
     return {name: value for name, value in told.items() if value}
+
+
+def _rack_of(incident: Incident) -> str | None:
+    """The rack that is silent as a whole, as the rule TrimtabRackBlind names it."""
+    return incident.incident.removeprefix(_OF_RACK) if incident.incident.startswith(_OF_RACK) else None
 
 
 def _worst(severity: Severity, before: PushedAlert | None, frame: Frame) -> Severity:

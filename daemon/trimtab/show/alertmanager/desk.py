@@ -78,7 +78,7 @@ class Desk:
         self._clock, self._wall = clock, wall
         self._scene = scene or Scene()
         self._peers = tuple(Peer(url, frame.settings) for url in frame.settings.urls)
-        self._silencer = Silencer(memory=memory, clock=clock, wall=wall)
+        self._silencer = Silencer(memory=memory, cluster=frame.cluster, clock=clock, wall=wall)
         self.pusher = Pusher(
             self._peers if frame.settings.push else (),
             frame=frame,
