@@ -54,7 +54,8 @@ class AlertmanagerSettings(Section, frozen=True, kw_only=True):
     """http://HOST:PORT by which it is reached; the environment's proxies are not used."""
     allow_plaintext: bool = False
     """Send a token or password over http:// to another host."""
-    timeout_seconds: Positive = 5.0
+    timeout_seconds: Annotated[float, Meta(gt=0, le=10)] = 5.0
+    """For a whole request and its answer. Peers that are out of reach are asked one after the other."""
     """For each request; one that hangs holds up nobody but this beat."""
     push: bool = False
     """Push incidents where `oncall.pager` says that Alertmanager pages and nobody runs our rules. Off: our Prometheus

@@ -15,7 +15,7 @@ import msgspec
 
 from trimtab.errors import SettingsError, TrimtabError
 from trimtab.model.alerts import Matcher, Silence
-from trimtab.outbound import Answer, OutboundError, exchange, is_loopback
+from trimtab.outbound import WAITS_PER_EXCHANGE, Answer, OutboundError, exchange, is_loopback
 from trimtab.settings.alertmanager import AlertmanagerSettings
 from trimtab.settings.load import read_token
 
@@ -192,7 +192,7 @@ class Peer:
                 self._url + path + query,
                 body=data,
                 headers=headers,
-                timeout_seconds=self._settings.timeout_seconds,
+                timeout_seconds=self._settings.timeout_seconds / WAITS_PER_EXCHANGE,
                 ca_file=self._settings.ca_file or None,
                 proxy_url=self._settings.proxy or None,
                 answer_bytes_max=ANSWER_BYTES_MAX,
