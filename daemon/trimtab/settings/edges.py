@@ -65,7 +65,7 @@ class PeopleSettings(Section, frozen=True, kw_only=True):
     proxy_user_header: str = "X-Forwarded-User"
     """Who it is; the proxy must replace what a client sends under this name."""
     proxy_groups_header: str = "X-Forwarded-Groups"
-    """Their groups, with commas between them; the proxy must replace it too."""
+    """Their groups, with commas between them; the proxy must replace it too. Empty = it tells none."""
     proxy_roles: dict[str, Literal["viewer", "operator", "admin"]] = field(default_factory=dict)
     """Group = role, the highest counts; "*" is everybody whom a proxy signed in."""
     proxy_secret_file: str = ""

@@ -56,7 +56,7 @@ class Proxies:
         """Raises SettingsError for a peer that is no address or network, or a header that cannot be one."""
         self._networks = tuple(_network(peer) for peer in peers)
         self._user_header = _header(user_header, "people.proxy_user_header")
-        self._groups_header = _header(groups_header, "people.proxy_groups_header")
+        self._groups_header = _header(groups_header, "people.proxy_groups_header") if groups_header else ""
         self._roles = dict(roles or {})
         self._secret = secret
         if self._networks and not self._roles:
@@ -72,8 +72,8 @@ class Proxies:
 
     def who(self, peer: str, headers: Headers) -> Proxied | Forged | None:
         """Whom the request is from by its proxy's word; None where there is no such word."""
-        users = headers(self._user_header)
-        if not users and not headers(self._groups_header):
+        users, groups = headers(self._user_header), self._groups(headers)
+        if not users and not groups:
             return None
         if not self.is_listed(peer):
             return Forged(why=f"{self._user_header} came from {peer or 'an unknown address'}, which is no listed proxy")
@@ -90,7 +90,7 @@ class Proxies:
         # Made fit by leaving characters out, `alice, bob` would be a third person whom nobody signed in.
         if not _NAME.fullmatch(name):
             return Forged(why=f"{self._user_header} from the proxy at {peer} holds no clean name: {name[:64]!r}")
-        return Proxied(name=name, role=self._role(headers(self._groups_header)))
+        return Proxied(name=name, role=self._role(groups))
 
     def client(self, peer: str, headers: Headers) -> str:
         """The address that a listed proxy speaks for: the last in X-Forwarded-For that is no proxy itself."""
@@ -103,6 +103,10 @@ class Proxies:
             if not self.is_listed(one):
                 return one
         return peer
+
+    def _groups(self, headers: Headers) -> Sequence[str]:
+        """None where the proxy tells no groups: whatever came under any name would be a client's own word."""
+        return headers(self._groups_header) if self._groups_header else ()
 
     def _knows_secret(self, headers: Headers) -> bool:
         given = headers(SECRET_HEADER)
