@@ -71,7 +71,9 @@ def with_values(report: Report, values: Mapping[str, float], *indexes: int) -> R
 
 
 def falls_off(report: Report, spot: Spot) -> Report:
-    events = () if spot.is_told else (an_xid(79, node=spot.name, index=1, at=report.sampled_at, boot_id="boot-1"),)
+    events = (
+        () if spot.is_told else (an_xid(79, node=spot.name, index=1, at=report.sampled_at, boot_id=report.boot_id),)
+    )
     spot.is_told = True
     gpus = tuple(
         replace(reading, state=GpuState.LOST, values={}) if reading.info.index == 1 else reading
@@ -84,12 +86,16 @@ def program_fails(report: Report, spot: Spot) -> Report:
     if spot.is_told:
         return report
     spot.is_told = True
-    return replace(report, events=(an_xid(31, node=spot.name, index=1, at=report.sampled_at),))
+    return replace(report, events=(an_xid(31, node=spot.name, index=1, at=report.sampled_at, boot_id=report.boot_id),))
 
 
 def is_skewed(report: Report, spot: Spot) -> Report:
     spot.skew_seconds = 900.0
     return replace(report, sampled_at=report.sampled_at - timedelta(seconds=900))
+
+
+def _one_by_a_ghost(reading: GpuReading) -> GpuReading:
+    return replace(reading, holder="research/ghost-0") if reading.info.index == 3 else reading
 
 
 def spots() -> list[Spot]:
@@ -105,7 +111,7 @@ def spots() -> list[Spot]:
         Spot("n-hot", "a-hot", ill=lambda report, _: with_values(report, {"clock_event_active/hw_thermal": 1.0}, 2)),
         Spot("n-idle", "a-idle", ill=lambda report, _: with_values(report, IDLE)),
         Spot("n-odd", "a-odd", ill=lambda report, _: replace(
-            report, gpus=tuple(replace(one, holder="research/ghost-0") for one in report.gpus))),
+            report, gpus=tuple(_one_by_a_ghost(one) for one in report.gpus))),
         *(Spot(f"g-{rank}", "gang", rank=rank) for rank in (0, 2, 3)),
         Spot("g-1", "gang", rank=1,
              ill=lambda report, _: with_values(report, {"sm_clock_hertz": 0.55 * BUSY["sm_clock_hertz"]}, 2)),

@@ -186,6 +186,20 @@ def _more() -> Iterator[dict[str, Any]]:
             _expect("76m", QUIET, {_name("", {"alertname": "TrimtabDaemonAbsent"}): 1}),
         ],
     }
+    racks = sorted(name for name in WELL if name.startswith("trimtab_rack_nodes"))
+    yield {
+        "name": "a blind rack is not over because the scheduler cannot be read",
+        "interval": "30s",
+        "input_series": [
+            *(one for one in _series({}, 0, 0, 60) if one["series"] not in racks),
+            *({"series": name, "values": f"8x11 {0 if 'reporting' in name else 8}x5 stale _x60"} for name in racks),
+        ],
+        "promql_expr_test": [
+            _expect("8m", QUIET, {_name("", {"alertname": "TrimtabRackBlind"}): 1}),
+            _expect("15m", QUIET, {_name("", {"alertname": "TrimtabRackBlind"}): 1}),
+            _expect("25m", QUIET, {}),
+        ],
+    }
     node = 'cluster="hall-a",node="gpu-07"'
     agent = 'instance="gpu-07:9742",job="trimtab-agents"'
     gauge = f'trimtab_gpu_xid_last_code{{{node},gpu="GPU-1",{agent}}}'

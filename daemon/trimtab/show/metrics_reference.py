@@ -12,8 +12,9 @@ _HEAD = """# Metrics
 Written from `model/metric.py` and `show/metrics_table.py` by `make docs`; a test keeps it current.
 
 Names carry their unit (`_bytes`, `_seconds`, `_celsius`, `_watts`, `_joules`, `_hertz`, `_ratio` from 0 to 1);
-counters end in `_total`. A value that is not known is absent, never 0. Names of `dcgm-exporter` (last column) are read as
-aliases, and published beside ours with `[metrics] dcgm_aliases`. How to scrape: [how-to/prometheus.md](how-to/prometheus.md).
+counters end in `_total`. A value that is not known is absent, never 0. Names of `dcgm-exporter` (last column) are read
+as aliases, and published beside ours with `[metrics] dcgm_aliases`. How to scrape:
+[how-to/prometheus.md](how-to/prometheus.md).
 Agents serve `http://127.0.0.1:9742/metrics`, the daemon `http://127.0.0.1:9740/metrics`; both speak OpenMetrics when
 asked.
 """
