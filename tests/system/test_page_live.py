@@ -37,12 +37,13 @@ def test_what_is_approved_on_the_page_settles_before_ones_eyes(tmp_path: Path) -
                 f"{select}.value = 'memory_clock_hertz'; {select}.dispatchEvent(new Event('change', {{bubbles: 1}}))"
             )
             page.ask("document.querySelector('.fleet-box .overlay').focus()")
-            page.until("document.querySelector('#fleet .legend .scale').innerText.includes('Hz')")
+            page.until("document.querySelector('#fleet .legend .scale').innerText.includes('GHz')")
             page.key("ArrowDown")
             page.until("document.querySelector('.tip').innerText.includes('memory clock')")
 
             page.click('#wrong [aria-label="I have it: I1"]')
-            page.until("document.querySelector('#wrong .has-it')?.innerText === 'operator:demo has it'")
+            page.until("document.querySelector('#wrong .has-it, #wrong .error')?.innerText")
+            assert page.text("#wrong .has-it, #wrong .error") == "operator:demo (page) has it"
 
             page.open(url + "/r/1")
             page.until("document.querySelector('#detail .primary')", SETTLE_SECONDS)

@@ -102,6 +102,8 @@ function redraw() {
   }
   picture.draw();
   drawOver();
+  // Under the pointer the numbers follow the beat; what was asked for by keys is not read out again and again.
+  if (pointer.cursor && !pointer.isKeyed) showTip(pointer.cursor, picture.cellsAt(pointer.cursor));
   const zoom = document.querySelector("#fleet .zoom");
   if (zoom) zoomButtons(zoom);
 }
@@ -121,14 +123,14 @@ function drawOver() {
   picture.drawOver(cells && { cells, isJob: Boolean(state.hoverJob || state.path.view === "job") }, pointer.cursor);
 }
 
-function onPoint(cursor, isKeyed) {
+function onPoint(cursor) {
   const cells = cursor ? picture.cellsAt(cursor) : [];
   const { fleet } = state;
   const job = cells.length && picture.level === "gpu" && fleet.columns.state[cells[0]] !== STATE.stranded ? fleet.jobOf(cells[0]) : null;
   const isOther = state.hoverJob !== (job?.id ?? null);
   state.hoverJob = job?.id ?? null;
   drawOver();
-  showTip(cursor, cells, isKeyed);
+  showTip(cursor, cells);
   const words = document.querySelector("#fleet .highlighted");
   if (isOther && words) words.textContent = highlightWords();
 }

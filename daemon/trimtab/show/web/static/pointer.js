@@ -5,7 +5,7 @@ const WHEEL_STEP = 1.0015;
 const KEY_ZOOM = 1.6;
 const KEY_PAN = 48;
 
-/** Lets a person move over and in `picture`. `onPoint(cursor, isKeyed)`, `onOpen(cursor)`, `onView()` are told. */
+/** Lets a person move over and in `picture`. `onPoint(cursor)`, `onOpen(cursor)`, `onView()` are told. */
 export class Pointer {
   constructor(canvas, picture, { onPoint, onOpen, onView }) {
     Object.assign(this, { canvas, picture, onPoint, onOpen, onView, cursor: null, fingers: new Map(), dragged: 0 });
@@ -29,7 +29,8 @@ export class Pointer {
   point(cursor, isKeyed) {
     if (JSON.stringify(cursor) === JSON.stringify(this.cursor)) return;
     this.cursor = cursor;
-    this.onPoint(cursor, isKeyed);
+    this.isKeyed = isKeyed;
+    this.onPoint(cursor);
   }
 
   down(event) {
