@@ -29,6 +29,7 @@ from trimtab.model.devices import NodeDevices
 from trimtab.model.reading import Delivery
 from trimtab.onduty import on_duty
 from trimtab.plan.planner import RULE_NAMES, Planner
+from trimtab.pulse import VITAL, hung, why_not_well
 from trimtab.rehearsal import Rehearsal
 from trimtab.service import Service, lock_state
 from trimtab.settings import DaemonSettings, SimulatedSettings, read_token
@@ -56,9 +57,8 @@ log = structlog.get_logger()
 RING_INTERVAL_SECONDS = 10.0
 """The ring's slots: an agent's default interval. Reports that come faster overwrite each other in their slot."""
 PRUNE_MINUTES = 30
+END_SECONDS_MAX = 15.0
 TOKEN_FILE = "operator.token"
-STALL_SECONDS_MIN = 60.0
-"""A beat that has not ended for so long (or ten intervals) is no progress: the watchdog is no longer fed."""
 
 
 class Daemon:
@@ -143,23 +143,25 @@ class Daemon:
         deaf = [name for name, part in (("people", self._people), ("ingest", self._ingest)) if not part.is_alive]
         if deaf:
             raise DaemonDied(f"the {deaf[0]} listener of the daemon died; its traceback is above")
-        if not any(self._is_stalled(beat) for beat in self._beats):
+        if not hung(self._beats):
             self._service.alive("; ".join(beat.last_sentence for beat in self._beats if beat.last_sentence))
 
     def _why_not_well(self) -> str:
-        return ", ".join(beat.name for beat in self._beats if self._is_stalled(beat) or not beat.is_alive)
-
-    def _is_stalled(self, beat: Beat) -> bool:
-        return (beat.quiet_seconds or 0.0) > max(STALL_SECONDS_MIN, 10 * beat.interval_seconds)
+        return why_not_well(self._beats, is_bell_failing=self.central.is_bell_failing)
 
     def _end(self) -> None:
         """The listeners first: whoever still waits for a commit gets it, and nobody new comes in."""
         self._box.close()
         self._ingest.stop()
         for beat in self._beats:
-            beat.stop()
+            beat.end_soon()
+        wall = SystemClock()
+        begun = wall.monotonic_seconds()
+        for beat in self._beats:
+            # One deadline for all: many targets that hang must not take the time in which the lease is given back.
+            beat.stop(timeout_seconds=max(0.1, END_SECONDS_MAX - (wall.monotonic_seconds() - begun)))
         # A write may be under way in a beat that did not end: the lease then runs out by itself.
-        self._link.stop(is_writing=any(beat.is_alive for beat in self._beats))
+        self._link.stop(is_writing=any(beat.is_alive for beat in self._beats if beat.name in VITAL))
         self._people.stop()
         self._keeping.ended.set()
         self._slow.shutdown(wait=False)
@@ -333,7 +335,7 @@ class Daemon:
             clock=self.clock,
             cluster=self.settings.cluster,
             counts=self._ingest_counts,
-            why_not_well=self._why_not_well,
+            why_not_well=lambda: hung(self._beats),
         )
         return Listener(
             app,

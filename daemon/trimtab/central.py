@@ -184,6 +184,21 @@ class Central:
         hears = [("bell", lambda: bell.hear(changes, window.snapshot))]
         return run_all(hears, clock=self._parts.clock, tally=self._parts.tally)[0]
 
+    def _ring_commands(self, now: datetime) -> None:
+        """What on-call is to be told of commands; should that fail, it is told at the next beat, and they go on."""
+        bell = self._parts.bell
+        if bell is None:
+            return
+        commands = self._advance.commands
+        hears = [("bell", lambda: bell.hear_commands(commands, now))]
+        [rung] = run_all(hears, clock=self._parts.clock, tally=self._parts.tally)
+        self._parts.history.post(rung.result or ())
+
+    @property
+    def is_bell_failing(self) -> bool:
+        """Whether people could not be told of what the last judgement found."""
+        return "bell" in self._failures
+
     def rebalance(self) -> str:
         """What would be better, and one step of what was agreed. No whole snapshot, no move."""
         parts = self._parts
@@ -207,8 +222,7 @@ class Central:
         attended = self._attend()
         was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget, findings)
         self._tell(was)
-        if parts.bell is not None:
-            parts.history.post(parts.bell.hear_commands(self._advance.commands, now))
+        self._ring_commands(now)
         self._plan = self._advance.plan or plan
         self._release = self._release_now(now)
         if _news(was) != _news(self._advance) or self._parts.box.latest() is None:

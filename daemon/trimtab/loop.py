@@ -33,6 +33,7 @@ class Beat:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._started_at_seconds: float | None = None
+        self._failing_since_seconds: float | None = None
 
     def run_once(self) -> str:
         """One beat now; a TrimtabError becomes the beat's sentence and the others go on."""
@@ -53,23 +54,36 @@ class Beat:
         since = self._started_at_seconds if self.last_beat_at_seconds is None else self.last_beat_at_seconds
         return None if since is None else self._clock.monotonic_seconds() - since
 
+    @property
+    def failing_seconds(self) -> float | None:
+        """Since the first of the failures that have not ended; None = it does not fail."""
+        since = self._failing_since_seconds
+        return None if since is None else self._clock.monotonic_seconds() - since
+
     def _say(self, sentence: str) -> None:
         if self.is_failing:
             log.info("beat goes on", beat=self.name, said=sentence)
         else:
             log.debug("beat", beat=self.name, said=sentence)
         self.last_sentence, self.is_failing = sentence, False
+        self._failing_since_seconds = None
 
     def _say_failure(self, sentence: str) -> None:
         if not self.is_failing or sentence != self.last_sentence:
             log.warning("beat failed", beat=self.name, said=sentence)
         self.last_sentence, self.is_failing = sentence, True
+        if self._failing_since_seconds is None:
+            self._failing_since_seconds = self._clock.monotonic_seconds()
 
     def start(self) -> None:
         """Run on a thread of its own."""
         self._started_at_seconds = self._clock.monotonic_seconds()
         self._thread = threading.Thread(target=self._run, name=f"beat-{self.name}", daemon=True)
         self._thread.start()
+
+    def end_soon(self) -> None:
+        """Ask the beat to end; `stop` waits for it. Of many, ask all before you wait for one."""
+        self._stop.set()
 
     def stop(self, *, timeout_seconds: float = 10.0) -> None:
         """Ask the beat to end and wait for the running one to finish."""

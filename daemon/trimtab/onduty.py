@@ -143,6 +143,12 @@ def on_duty(
         senders=senders,
         beats=tuple(beats),
         chores=(
+            # A letter for a target that the settings no longer have would wait for ever, and page as stuck.
+            Chore(
+                name="unknown_targets",
+                minutes=1,
+                run=lambda: f"{history.bury_unknown(targets, at=clock.now())} letters for targets that are gone",
+            ),
             Chore(name="outbox", minutes=PRUNE_MINUTES, run=prune),  # letters are kept for weeks, not for ever
             Chore(
                 name="drills", minutes=DRILLS_MINUTES, run=lambda: f"{bell.forget_drills(clock.now())} drills are gone"

@@ -140,3 +140,5 @@ def test_the_handle_is_held_while_all_is_well_and_let_go_of_when_not():
     with pytest.raises(NoHeartbeat, match="did not take the heartbeat") as said:
         heartbeat.tick()
     assert "secret-path" not in str(said.value)
+    with pytest.raises(NoHeartbeat, match="the address did not take the heartbeat"):
+        Heartbeat(lambda: "http://[secret-path", why_not_well=str).tick()

@@ -113,6 +113,12 @@ class IncidentFacts(Facts):
         with self._database.write() as connection:
             return connection.execute(insert.returning(inbound_acts.c.id)).scalar_one_or_none() is not None
 
+    def forget_act(self, act: str) -> None:
+        """What was noted could not be done: the same act is new again."""
+        with self._database.write() as connection:
+            mine = (inbound_acts.c.cluster == self.cluster, inbound_acts.c.id == clean(act))
+            connection.execute(sa.delete(inbound_acts).where(*mine))
+
     def pager_switch(self) -> Pager | None:
         """Who pages, as it was last switched while running; None = never, the setting says."""
         with self._database.read() as connection:

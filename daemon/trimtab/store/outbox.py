@@ -53,7 +53,8 @@ class OutboxFacts(Facts):
             .where(
                 row.c.cluster == self.cluster, row.c.state.in_(_WAITING), row.c.target == target, is_due, ~is_blocked
             )
-            .order_by(row.c.rank, row.c.id)
+            # By attempts before age: one that an end refuses again and again must not keep all others waiting.
+            .order_by(row.c.rank, row.c.attempts, row.c.id)
             .limit(1)
             .with_for_update(skip_locked=True, of=row)
             .scalar_subquery()

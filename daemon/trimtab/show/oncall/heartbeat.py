@@ -29,10 +29,11 @@ class Heartbeat:
         if why:
             raise NoHeartbeat(f"No heartbeat is sent, so that somebody is paged: {why} is not well.")
         url = self._url()
-        host = urlsplit(url).hostname or "no host"
+        host = "the address"
         try:
+            host = urlsplit(url).hostname or "no host"
             answer = exchange("GET", url, body=None, headers={}, timeout_seconds=TIMEOUT_SECONDS)
-        except OutboundError as error:
+        except (OutboundError, OSError, ValueError) as error:
             # The error's own text holds the address, and that is the secret.
             raise NoHeartbeat(f"{host} did not take the heartbeat: {type(error).__name__}.") from None
         if not 200 <= answer.status < 300:

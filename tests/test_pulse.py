@@ -1,0 +1,70 @@
+"""The watchdog and the dead man's handle: what is vital counts, and failing at once is no sign of life."""
+
+from __future__ import annotations
+
+from tests.fakes.clock import FakeClock
+
+from trimtab.errors import StoreError
+from trimtab.loop import Beat
+from trimtab.pulse import FAILING_SECONDS_MAX, hung, why_not_well
+
+
+class Running(Beat):
+    """A beat whose thread runs, as far as anybody can see."""
+
+    @property
+    def is_alive(self) -> bool:
+        return True
+
+
+def full() -> str:
+    raise StoreError("trimtab.db: the disk is full")
+
+
+def beats(clock: FakeClock, **ticks) -> list[Beat]:
+    names = ("remember", "judge", "rebalance", "deliver pager")
+    found = [Running(name, ticks.get(name, lambda: "well"), interval_seconds=5.0, clock=clock) for name in names]
+    for one in found:
+        one.run_once()
+    return found
+
+
+def test_all_is_well():
+    clock = FakeClock()
+    assert why_not_well(beats(clock), is_bell_failing=False) == ""
+
+
+def test_one_target_that_hangs_neither_ends_the_daemon_nor_lets_it_be_called_dead():
+    clock = FakeClock()
+    found = beats(clock)
+    clock.advance(200.0)
+    for one in found[:3]:
+        one.run_once()
+    assert (hung(found), why_not_well(found, is_bell_failing=False)) == ("", "")
+
+
+def test_a_vital_beat_that_hangs_does_both():
+    clock = FakeClock()
+    found = beats(clock)
+    clock.advance(200.0)
+    for one in (found[0], found[2], found[3]):
+        one.run_once()
+    assert (hung(found), why_not_well(found, is_bell_failing=False)) == ("judge", "judge")
+
+
+def test_what_fails_at_once_every_time_is_no_sign_of_life():
+    clock = FakeClock()
+    found = beats(clock, judge=full)
+    assert why_not_well(found, is_bell_failing=False) == "", "one failure is a hiccup"
+    clock.advance(FAILING_SECONDS_MAX + 1.0)
+    for one in found:
+        one.run_once()
+    assert hung(found) == "", "a restart would not mend it"
+    assert why_not_well(found, is_bell_failing=False) == "judge (it fails: trimtab.db: the disk is full)"
+    found[1]._tick = lambda: "nothing new"
+    found[1].run_once()
+    assert why_not_well(found, is_bell_failing=False) == ""
+
+
+def test_findings_that_nobody_can_be_told_of_are_not_well():
+    assert why_not_well(beats(FakeClock()), is_bell_failing=True) == "what tells people of findings"
