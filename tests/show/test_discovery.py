@@ -112,12 +112,18 @@ def test_exporters_are_listed_whether_they_answer_or_not() -> None:
     assert found(None, exporters=exporters).targets == said.targets
 
 
-def test_before_the_first_judgement_nothing_is_listed() -> None:
-    assert found(None) == Discovery()
+def test_before_the_first_judgement_nothing_is_listed_and_doctor_says_so() -> None:
+    said = found(None)
+    assert said == Discovery(is_known=False)
+    (check,) = discovery_checks(said)
+    assert (check.is_ok, "503 until the first judgement" in check.sentence) == (True, True)
+    assert found(a_fleet()).is_known
 
 
 @contextmanager
-def served(tmp_path: Path, *, allow_from: tuple[str, ...] = (), **door: object) -> Iterator[Served]:
+def served(
+    tmp_path: Path, *, allow_from: tuple[str, ...] = (), has_judged: bool = True, **door: object
+) -> Iterator[Served]:
     settings = DaemonSettings(cluster=CLUSTER, metrics=MetricsSettings(allow_from=allow_from))
     clock, box, memory = FakeClock(NOW), BoardBox(), FakeMemory()
     window = a_fleet(gpu_00="http://gpu-00:9742/metrics")
@@ -126,7 +132,7 @@ def served(tmp_path: Path, *, allow_from: tuple[str, ...] = (), **door: object) 
         return people_app(
             settings=settings, box=box, decisions=Verdicts(ledger=memory, clock=clock, settings=settings),
             memory=memory, door=made, clock=clock, checks=tuple, exposition=lambda accept: (PAGE, "text/plain"),
-            discovery=lambda: found(window), web_directory=web_files(tmp_path),
+            discovery=lambda: found(window if has_judged else None), web_directory=web_files(tmp_path),
         )  # fmt: skip
 
     with listening(app, box=box, clock=clock, wall=SystemClock(), memory=memory, **door) as running:
@@ -138,6 +144,13 @@ def test_sd_answers_what_http_sd_reads(tmp_path: Path) -> None:
         answer = requests.get(running.url + "/sd", timeout=10)
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.json()[0]["targets"] == ["gpu-00:9742"]
+
+
+def test_before_the_first_judgement_sd_is_an_error_so_that_prometheus_keeps_its_targets(tmp_path: Path) -> None:
+    with served(tmp_path, has_judged=False) as running:
+        answer = requests.get(running.url + "/sd", timeout=10)
+    assert answer.status_code == 503
+    assert "just started" in answer.text
 
 
 @pytest.mark.parametrize("path", ["/sd", "/metrics"])

@@ -35,6 +35,9 @@ def scraped_routes(
     async def targets(request: Request) -> Response:
         await run_in_threadpool(_check_reader, door, peers, request)
         found = await run_in_threadpool(discovery)
+        if not found.is_known:
+            # Prometheus takes an empty list for "scrape nobody", and keeps what it has where the answer is an error.
+            raise ApiError(503, "The daemon has just started and does not know its agents yet. Try again in seconds.")
         return Response(msgspec.json.encode(found.targets), media_type="application/json")
 
     return [WebRoute("/metrics", metrics, methods=["GET"]), WebRoute("/sd", targets, methods=["GET"])]

@@ -35,6 +35,8 @@ class Discovery:
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     agents: int = 0
     """Agents among the targets; the others are exporters."""
+    is_known: bool = True
+    """False before the first judgement: the empty list would be no list of agents, and must not be told as one."""
 
 
 LOOPBACK = "serve /metrics on loopback only"
@@ -72,6 +74,7 @@ def discover(
         targets=tuple(targets),
         left_out={why: tuple(names) for why, names in left_out.items()},
         agents=agents,
+        is_known=window is not None,
     )
 
 
@@ -110,6 +113,10 @@ def _target(url: str, *, cluster: str, node: str, rack: str, kind: str) -> Targe
 
 def discovery_checks(found: Discovery) -> Iterable[Check]:
     """What doctor says of it. Nothing here is a fault: whoever does not scrape agents needs none of it."""
+    if not found.is_known:
+        sentence = "/sd answers 503 until the first judgement; Prometheus keeps the targets that it has meanwhile."
+        yield Check(name="discovery", is_ok=True, sentence=sentence)
+        return
     exporters = len(found.targets) - found.agents
     sentence = f"/sd lists {found.agents} agents and {exporters} exporters for Prometheus."
     for why, names in found.left_out.items():
