@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.builders import a_delivery, a_report
 from tests.oncall.hall import CHAT, PAGER, Hall
 from tests.test_central import Bench
 
 from trimtab.central import Central
+from trimtab.errors import DecisionRefused
 from trimtab.model.command import CommandState
+from trimtab.rehearsal import Rehearsal
 from trimtab.store.history import History
 
 
@@ -85,3 +88,31 @@ def test_a_restart_between_judgement_and_delivery_tells_it_once(ward: Ward):
     ward.hall.deliver()
     assert ward.hall.pd.story() == ["open I1"]
     assert isinstance(ward.hall.history, History)
+
+
+def test_a_drill_shows_what_would_be_done_and_begins_nothing(ward: Ward):
+    central = ward.start()
+    ward.sees.findings = ()
+    (node, *_others) = [one.name for one in ward.scheduler.snapshot().nodes]
+    central._parts.inbox.put([a_delivery(a_report(node, at=ward.clock.now()))])
+    central.remember()
+    central.judge()
+    central.rebalance()
+    rehearsal = Rehearsal(central=central, parts=central._parts, bell=ward.hall.bell)
+    before = ward.history.commands(live_only=False)
+    drill = rehearsal.drill("xid79", node, "3", "ann", 30.0)
+    assert drill.sentence.startswith(f"{node} GPU 3 fell off the bus (XID 79)")
+    assert any(line.startswith(f"dry run: cordon {node}") for line in drill.dry_run)
+    for _ in range(3):
+        central.judge()
+        central.rebalance()
+        ward.hall.deliver()
+        ward.clock.advance(5)
+    assert ward.history.commands(live_only=False) == before
+    assert ward.history.findings() == ()
+    assert not any(one.is_cordoned for one in ward.scheduler.snapshot().nodes)
+    assert ward.hall.pd.story() == ["open I1"]
+    for wrong in (("xid79", "nowhere", None), ("xid79", node, "99")):
+        with pytest.raises(DecisionRefused):
+            rehearsal.drill(*wrong, "ann", 30.0)
+    assert rehearsal.drill("silent", node, None, "ann", 30.0).sentence.startswith(f"{node} is silent")
