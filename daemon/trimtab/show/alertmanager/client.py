@@ -246,7 +246,8 @@ def _said(content: bytes) -> str:
 
 
 def _why(error: OutboundError) -> str:
+    """The innermost reason: requests wraps the one sentence that helps three times."""
     reason: BaseException = error
-    while (inner := reason.__cause__ or reason.__context__) is not None:
+    while (inner := reason.__cause__ or (None if reason.__suppress_context__ else reason.__context__)) is not None:
         reason = inner
     return (str(reason) or type(reason).__name__).rstrip(".")
