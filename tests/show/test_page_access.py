@@ -15,7 +15,7 @@ from tests.fakes.hall import NOW, a_hall, a_hall_served
 from tests.fakes.past import HallPast
 from tests.fakes.people import Served
 
-from trimtab.model.alerts import Quiet
+from trimtab.model.alerts import AlertPlace, AlertState, ForeignAlert, Quiet
 from trimtab.model.command import CommandState
 from trimtab.model.people import Role
 
@@ -55,7 +55,12 @@ def served() -> Iterator[Served]:
         kind="maintenance", name="M3", about="rack r3", until=NOW + timedelta(hours=1), who="anna", why="switches",
         findings=("F30",),
     )  # fmt: skip
-    with a_hall_served(replace(a_hall(), quiet=(quiet,)), past=HallPast()) as running:
+    alert = ForeignAlert(
+        fingerprint="a1", starts_at=NOW - timedelta(minutes=3), state=AlertState.FIRING, name="SwitchPortDown",
+        labels={}, annotations={"summary": "port 7 of the switch in r3 is down"}, place=AlertPlace(node="gpu-17"),
+        heard_at=NOW,
+    )  # fmt: skip
+    with a_hall_served(replace(a_hall(), quiet=(quiet,), alerts=(alert,)), past=HallPast()) as running:
         yield running
 
 
@@ -221,6 +226,17 @@ def test_what_keeps_people_asleep_is_said(page: Page) -> None:
     assert "Maintenance: rack r3 pages nobody until" in page.text("#notices .quiet")
     assert "Kept quiet by it: F30" in page.text("#notices .quiet")
     assert "in maintenance" in page.text("#wrong")
+    page.click("#todo details.alerts summary")
+    said = "SwitchPortDown gpu-17 port 7 of the switch in r3 is down. 3 min ago"
+    page.until(f"document.querySelector('#todo details.alerts').innerText.includes({json.dumps(said)})")
+
+
+def test_a_pods_name_leads_to_its_job(page: Page) -> None:
+    page.click(".search input")
+    page.type("llama-70b-2")
+    page.until("document.querySelector('#found [aria-selected=true]')")
+    page.key("Enter", "\r")
+    page.until("document.querySelector('#detail h2')?.innerText === 'llama-70b'")
 
 
 def test_every_grouping_and_colour_draws(page: Page) -> None:

@@ -7,7 +7,7 @@ import { post } from "./live.js";
 import { nodePath } from "./route.js";
 import { gap, t } from "./say.js";
 import { changed, mayAct, state } from "./state.js";
-import { clock, full, plural } from "./words.js";
+import { ageAt, clock, full, plural } from "./words.js";
 
 const LEFT_SHOWN = 5;
 
@@ -63,6 +63,7 @@ export function standingFacts(board) {
   return [
     facts("vetoes", t("vetoes"), board.vetoes, vetoed),
     facts("foreign", t("foreign"), board.foreign, (sentence) => h("li", { key: sentence }, full(sentence))),
+    facts("alerts", t("alerts-others"), board.alerts || [], saidByOthers),
     facts("notes", t("notes"), board.notes, (sentence) => h("li", { key: sentence }, full(sentence))),
   ];
 }
@@ -70,6 +71,15 @@ export function standingFacts(board) {
 function facts(key, title, items, item) {
   if (!items.length) return null;
   return h("details", { key, class: key }, h("summary", {}, `${title}: ${items.length}`), h("ul", { class: "plain" }, items.map(item)));
+}
+
+/** Another system's alert, as context: it never moves anything by itself. */
+function saidByOthers(alert) {
+  const { summary, description, message } = alert.annotations;
+  const { node } = alert.place;
+  return h("li", { key: alert.fingerprint },
+    h("b", {}, alert.name), node ? [" ", link(nodePath(node), {}, node)] : null, " ",
+    full(summary || description || message || ""), " ", h("span", { class: "dim" }, t("age-ago", { age: ageAt(alert.starts_at, state.board.at) })));
 }
 
 function vetoed(veto) {

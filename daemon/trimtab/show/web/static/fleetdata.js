@@ -147,8 +147,8 @@ export class Fleet {
   find(node, uuid) {
     const place = this.place.get(node);
     if (place === undefined || !this.uuids) return -1;
-    const found = this.uuids.indexOf(uuid, this.first[place]);
-    return found >= 0 && found < this.first[place + 1] ? found : -1;
+    for (let cell = this.first[place]; cell < this.first[place + 1]; cell += 1) if (this.uuids[cell] === uuid) return cell;
+    return -1;
   }
 
   /** What the strip needs beside its numbers: who holds idle GPUs, nodes with GPUs out of service, who is stranded. */

@@ -57,6 +57,8 @@ function matches(words) {
   for (let place = 0; place < fleet.names.length && made.length <= NODES_MAX; place += 1) offer(fleet.names[place], t("search-node"), nodePath(fleet.names[place]));
   offerGpus(words, made);
   for (const job of board.jobs) offer(job.id, t("search-job", { state: t(`job-${job.state}`) }), jobPath(job.id));
+  const ofPod = board.jobs.find((job) => words.startsWith(`${job.name.toLowerCase()}-`) && !state.lookups.jobs.has(words));
+  if (ofPod) made.push({ text: ofPod.id, kind: t("search-pod"), path: jobPath(ofPod.id), rank: 1 });
   for (const queue of board.queues || []) offer(queue.name, t("search-queue"), queuePath(queue.name));
   for (const item of board.findings) offer(`F${item.id} ${bare(item.finding.sentence)}`, t("search-finding"), `/f/${item.id}`);
   for (const row of board.commands) offer(`${row.name} ${bare(row.command.recommendation.sentence)}`, t("search-recommendation"), `/r/${row.command.id}`);

@@ -210,6 +210,7 @@ release-going = Giving everything back for { $who } since { $at }: { $back } giv
 vetoes = Opened by somebody, so left alone
 veto-lift = may be cordoned again
 foreign = Of other daemons, left alone
+alerts-others = What others say
 notes = Not read in the cluster
 quiet-silence = Silence:
 quiet-maintenance = Maintenance:
@@ -232,6 +233,7 @@ search-nothing = Nothing here has that in its name.
 search-node = node
 search-job = job, { $state }
 search-queue = queue
+search-pod = job of this pod
 search-finding = finding
 search-recommendation = recommendation
 

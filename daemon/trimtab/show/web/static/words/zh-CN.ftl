@@ -199,6 +199,7 @@ release-going = 自 { $at } 起为 { $who } 归还一切：已还 { $back } 项�
 vetoes = 有人打开过，因此不动
 veto-lift = 允许再次 cordon
 foreign = 属于其他守护进程，不动
+alerts-others = 其他系统的告警
 notes = 集群中未读取的
 quiet-silence = 静默：
 quiet-maintenance = 维护：
@@ -220,6 +221,7 @@ search-nothing = 没有名称含此内容的对象。
 search-node = 节点
 search-job = 作业，{ $state }
 search-queue = 队列
+search-pod = 该 pod 的作业
 search-finding = 问题
 search-recommendation = 建议
 
