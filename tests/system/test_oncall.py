@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import pytest
+from tests import postgres
 from tests.oncall.chat_receivers import SlackReceiver
 from tests.oncall.receivers import PagerDutyReceiver
 from tests.oncall.server import Reply, serving
@@ -78,8 +79,12 @@ class Scene:
             return peer.post(f"{self.ward.daemon.url}/api/v1/callbacks/{kind}", data=body, headers=headers)
 
 
-@pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    database_url = "sqlite:///trimtab.db"
+    if request.param == "postgresql":
+        server: postgres.PostgresServer = request.getfixturevalue("postgresql")
+        database_url = server.new_database()
     pager, slack = PagerDutyReceiver(ROUTING_KEY), SlackReceiver("xoxb-token")
     with ExitStack() as stack:
         settings = SETTINGS.format(pd=stack.enter_context(serving(pager)), slack=stack.enter_context(serving(slack)))
@@ -89,7 +94,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
             "slack.token": "xoxb-token",
             "slack.secret": SLACK_SECRET,
         }
-        ward = Ward(tmp_path_factory.mktemp("ward"), settings, files)
+        ward = Ward(tmp_path_factory.mktemp("ward"), settings, files, database_url=database_url)
         stack.callback(ward.daemon.close)
         ward.daemon.up()
         yield Scene(ward, pager, slack)

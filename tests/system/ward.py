@@ -16,9 +16,11 @@ from trimtab.ship.wire import MSGPACK, ZSTD, encode_reports
 class Ward:
     """`secrets` are files beside the daemon's database."""
 
-    def __init__(self, home: Path, settings: str, secrets: Mapping[str, str]) -> None:
+    def __init__(
+        self, home: Path, settings: str, secrets: Mapping[str, str], *, database_url: str = "sqlite:///trimtab.db"
+    ) -> None:
         self.home = home
-        self.daemon = Daemon(home, settings=settings)
+        self.daemon = Daemon(home, database_url=database_url, settings=settings)
         self.daemon.state_directory.mkdir(parents=True)
         for name, text in secrets.items():
             (self.daemon.state_directory / name).write_text(text + "\n", encoding="utf-8")
