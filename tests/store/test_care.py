@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from tests.fakes.people import a_recommendation
 from tests.postgres import PostgresServer
 
 from trimtab.errors import StoreError
 from trimtab.store import care
 from trimtab.store.database import Database, open_database
+from trimtab.store.history import History
 from trimtab.store.tables import audit, commands, journal, journal_dictionaries, meta, metadata
 
 AT = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -206,6 +208,30 @@ def test_moved_to_postgresql_nothing_is_lost_and_ids_go_on(
             care.move(filled, url, state_directory=tmp_path, progress=nothing_said)
     finally:
         moved.close()
+
+
+def test_after_a_restore_numbers_go_on_far_above_what_may_be_known_outside(tmp_path: Path):
+    database = a_database(tmp_path)
+    history = History(database, cluster="hall-a")
+    first = history.add(a_recommendation(), AT)
+    care.back_up(database, tmp_path / "one.db", progress=nothing_said)
+    assert history.add(a_recommendation(), AT).id == first.id + 1, "a mark of R2 may stand on the cluster now"
+    database.close()
+    care.restore(tmp_path / "one.db", tmp_path / "trimtab.db", at=AT)
+    again = a_database(tmp_path)
+    try:
+        assert History(again, cluster="hall-a").add(a_recommendation(), AT).id == first.id + care.NUMBERS_JUMP + 1
+    finally:
+        again.close()
+
+
+def test_a_backup_that_could_fill_the_disk_is_refused(
+    filled: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(care, "ROOM_RATIO", 1e12)
+    with pytest.raises(StoreError, match="could fill the disk"):
+        care.back_up(filled, tmp_path / "backups" / "one.db", progress=nothing_said)
+    assert not (tmp_path / "backups").exists()
 
 
 def test_old_backups_go_and_the_newest_stay(tmp_path: Path):

@@ -93,6 +93,9 @@ def backup(settings_file: Path, to: Path | None, keep: int | None) -> None:
     from trimtab.store import care  # noqa: PLC0415
 
     settings = _load(settings_file)
+    if not settings.store.url.startswith("sqlite") and to is None:
+        say(["store.url is PostgreSQL, which is backed up by its own means (pg_dump): nothing to do here."])
+        return
     folder = Path(settings.state_directory) / BACKUPS
     target = to or folder / f"trimtab-{SystemClock().now():%Y%m%dT%H%M%SZ}.db"
     with _database(settings_file) as database:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import os
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -17,12 +18,19 @@ import sqlalchemy as sa
 
 from trimtab.errors import StoreError
 from trimtab.store import schema, tables_alerts, tables_outbox, tables_people, tables_rollup
+from trimtab.store.commands import command_floor_key
 from trimtab.store.database import Database, open_database
+from trimtab.store.postings import numbers_key
 from trimtab.store.tables import commands, metadata
 
 __all__ = ["tables_alerts", "tables_outbox", "tables_people", "tables_rollup"]  # imported so that `metadata` is whole
 
 ROWS_PER_BATCH = 5_000
+ROOM_RATIO = 1.5
+"""Free space for a backup, over the database's size: the copy, and as much as the daemon writes meanwhile."""
+NUMBERS_JUMP = 100_000
+"""How far numbers of incidents go on after a restore: more than could have been given since the backup."""
+
 Progress = Callable[[str], None]
 
 
@@ -74,6 +82,7 @@ def back_up(database: Database, to: Path, *, progress: Progress) -> int:
             "A copy by another way would not be whole."
         )
     part = to.with_name(f"{to.name}.part")
+    _check_room(to, database.size_bytes())
     try:
         to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part.unlink(missing_ok=True)
@@ -89,6 +98,17 @@ def back_up(database: Database, to: Path, *, progress: Progress) -> int:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise StoreError(f"{to}: the backup could not be written, nothing is left of it: {error}") from error
+
+
+def _check_room(to: Path, size_bytes: int) -> None:
+    """A backup on the daemon's own disk must not be what fills it."""
+    there = next(folder for folder in to.absolute().parents if folder.exists())
+    free_bytes = shutil.disk_usage(there).free
+    if free_bytes < size_bytes * ROOM_RATIO:
+        raise StoreError(
+            f"{to}: {free_bytes / 1e6:,.0f} MB are free and the database has {size_bytes / 1e6:,.0f} MB: a backup here "
+            "could fill the disk. Give --to a place on another disk, or keep fewer."
+        )
 
 
 def _copy(place: str, part: Path, progress: Progress) -> None:
@@ -127,7 +147,11 @@ def restore(backup: Path, place: Path, *, at: datetime) -> Path | None:
             source.close()
             target.close()
         part.chmod(0o640)
+        _jump(part)
         had_one = place.exists()
+        owner = (place if had_one else place.parent).stat()
+        if os.geteuid() == 0:  # by sudo, and for the daemon's own user all the same
+            os.chown(part, owner.st_uid, owner.st_gid)
         for suffix in ("-wal", "-shm", ""):  # the log first: without its database it is nothing, with another's poison
             old = place.with_name(place.name + suffix)
             if old.exists():
@@ -137,6 +161,27 @@ def restore(backup: Path, place: Path, *, at: datetime) -> Path | None:
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{place}: {backup} could not be put back: {error}") from error
     return aside if had_one else None
+
+
+def _jump(part: Path) -> None:
+    """What was numbered after the backup is known outside: receivers drop a number that they have seen, and marks on the
+    cluster name commands. So numbers go on far above; a mark whose command is not known here is given back.
+    """
+    database = sqlite3.connect(part)
+    try:
+        tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        for table, column, key_of in (("incidents", "number", numbers_key), ("commands", "id", command_floor_key)):
+            if table not in tables:
+                continue
+            numbered = f"SELECT cluster, max({column}) FROM {table} GROUP BY cluster"
+            for cluster, highest in database.execute(numbered).fetchall():
+                kept = database.execute("SELECT value FROM meta WHERE key = ?", (key_of(cluster),)).fetchone()
+                number = max(int(kept[0]) if kept else 0, highest) + NUMBERS_JUMP
+                row = (key_of(cluster), str(number))
+                database.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", row)
+        database.commit()
+    finally:
+        database.close()
 
 
 def _check_backup(backup: Path) -> None:

@@ -12,7 +12,7 @@ from trimtab.clock import from_unix_ms, iso, unix_ms
 from trimtab.errors import LedgerConflict
 from trimtab.model.command import AuditLine, Command, CommandState, Outcome, Recommendation
 from trimtab.store.standing import StandingFacts, write_lines
-from trimtab.store.tables import audit, commands, outcomes, switches
+from trimtab.store.tables import audit, commands, meta, outcomes, switches
 from trimtab.store.text import clean, from_json, to_json
 
 PRODUCT = "trimtab"
@@ -52,10 +52,12 @@ class CommandFacts(StandingFacts):
     def add(self, recommendation: Recommendation, at: datetime) -> Command:
         """A new command in state proposed, with an id that the cluster never used before, and its audit line."""
         highest = sa.select(sa.func.max(commands.c.id)).where(commands.c.cluster == self.cluster)
+        floor = sa.select(meta.c.value).where(meta.c.key == command_floor_key(self.cluster))
         ledger = self.ledger
         with self._database.write() as connection:
+            least = int(connection.execute(floor).scalar_one_or_none() or 0)
             command = Command(
-                id=(connection.execute(highest).scalar_one_or_none() or 0) + 1,
+                id=max(connection.execute(highest).scalar_one_or_none() or 0, least) + 1,
                 recommendation=recommendation,
                 state=CommandState.PROPOSED,
                 changed_at=at,
@@ -160,6 +162,11 @@ class CommandFacts(StandingFacts):
             f"{command.name} changed meanwhile: it is {row.state} since {iso(from_unix_ms(row.changed_at_ms))} and was "
             f"read as {was.state}. Look at it again."
         )
+
+
+def command_floor_key(cluster: str) -> str:
+    """Where it is kept up to which id commands are taken, in this database or in one that it was restored over."""
+    return f"command_floor:{cluster}"
 
 
 def _command_row(cluster: str, command: Command) -> dict[str, Any]:
