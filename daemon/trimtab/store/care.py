@@ -82,7 +82,7 @@ def back_up(database: Database, to: Path, *, progress: Progress) -> int:
             "A copy by another way would not be whole."
         )
     part = to.with_name(f"{to.name}.part")
-    _check_room(to, database.size_bytes())
+    check_room(to, size_bytes=database.size_bytes())
     try:
         to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         part.unlink(missing_ok=True)
@@ -100,8 +100,8 @@ def back_up(database: Database, to: Path, *, progress: Progress) -> int:
         raise StoreError(f"{to}: the backup could not be written, nothing is left of it: {error}") from error
 
 
-def _check_room(to: Path, size_bytes: int) -> None:
-    """A backup on the daemon's own disk must not be what fills it."""
+def check_room(to: Path, *, size_bytes: int) -> None:
+    """A backup on the daemon's own disk must not be what fills it. Raises StoreError."""
     there = next(folder for folder in to.absolute().parents if folder.exists())
     free_bytes = shutil.disk_usage(there).free
     if free_bytes < size_bytes * ROOM_RATIO:
@@ -164,8 +164,8 @@ def restore(backup: Path, place: Path, *, at: datetime) -> Path | None:
 
 
 def _jump(part: Path) -> None:
-    """What was numbered after the backup is known outside: receivers drop a number that they have seen, and marks on the
-    cluster name commands. So numbers go on far above; a mark whose command is not known here is given back.
+    """What was numbered after the backup is known outside: receivers drop a number that they have seen, and marks on
+    the cluster name commands. So numbers go on far above; a mark whose command is not known here is given back.
     """
     database = sqlite3.connect(part)
     try:
