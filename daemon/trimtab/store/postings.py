@@ -42,11 +42,11 @@ _UNSENT = (
     outbox.c.state == LetterState.READY.value,
     outbox.c.is_unsure.is_(False),
 )
-_UNSENT_RANKS = sa.select(outbox.c.verb, outbox.c.rank).where(*_UNSENT)
 _DROP = (
     sa.update(outbox)
     .where(*_UNSENT, outbox.c.verb.in_(sa.bindparam("verbs", expanding=True)))
     .values(state=LetterState.DROPPED.value, error="newer news came first", done_at_ms=sa.bindparam("now_ms"))
+    .returning(outbox.c.verb, outbox.c.rank)
 )
 _CHANGE = (
     sa.update(incidents)
@@ -137,17 +137,16 @@ def _letters(connection: Connection, cluster: str, posting: Posting) -> _Rows:
 def _collapse(connection: Connection, cluster: str, number: int, letter: Letter, at: datetime) -> tuple[bool, bool]:
     """Drop what this letter overtakes. Whether the letter itself has become pointless, and whether it must be loud."""
     verb, is_loud = letter.message.verb, letter.message.is_loud
-    where = {"in_cluster": cluster, "about": number, "at_target": letter.target}
-    unsent = connection.execute(_UNSENT_RANKS, where).all()
-    overtaken = {Verb.UPDATE.value} if verb is Verb.UPDATE else set()
+    overtaken = {Verb.UPDATE.value} if verb is Verb.UPDATE else set[str]()
     if verb is Verb.RESOLVE:
         overtaken = {Verb.UPDATE.value, Verb.ACKNOWLEDGE.value}
         if letter.may_drop:
             overtaken.add(Verb.OPEN.value)
-    gone = [row for row in unsent if row.verb in overtaken]
-    if gone:
-        verbs = sorted({row.verb for row in gone})
-        connection.execute(_DROP, {**where, "verbs": verbs, "now_ms": unix_ms(at)})
+    if not overtaken:
+        return False, is_loud
+    where = {"in_cluster": cluster, "about": number, "at_target": letter.target, "now_ms": unix_ms(at)}
+    # What a worker has taken at this very moment is not among them: only what is returned was dropped.
+    gone = connection.execute(_DROP, {**where, "verbs": sorted(overtaken)}).all()
     is_pointless = any(row.verb == Verb.OPEN.value for row in gone)
     return is_pointless, is_loud or (verb is Verb.UPDATE and any(row.rank == 0 for row in gone))
 
