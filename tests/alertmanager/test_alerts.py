@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from tests.alertmanager.scenes import PAGE, a_frame, an_incident
 from tests.builders import CLUSTER, gpu_uuid
@@ -11,7 +12,7 @@ from tests.fakes.clock import START
 from tests.field_cases import case
 
 from trimtab.errors import SettingsError
-from trimtab.model.advice import Action, Severity
+from trimtab.model.advice import Action, Severity, Subject
 from trimtab.show.alertmanager.alerts import (
     alert_for,
     body_of,
@@ -87,13 +88,19 @@ def test_an_alert_never_ends_when_it_starts() -> None:
 
 def test_a_link_that_is_not_known_is_left_out() -> None:
     frame = a_frame()
-    without = type(frame)(settings=frame.settings)
+    without = type(frame)(settings=frame.settings, cluster=CLUSTER)
     assert "generatorURL" not in body_of(alert_for(an_incident(), None, without, NOW), now=NOW, hold_seconds=300)
 
 
 def test_the_owners_news_is_labelled_for_them() -> None:
     labels = identity_labels(an_incident(action=Action.ALERT_OWNER))
     assert (labels["alertname"], labels["audience"]) == ("TrimtabProgramFault", "owner")
+
+
+def test_a_text_that_no_utf8_can_hold_keeps_nothing_back() -> None:
+    odd = an_incident(subject=Subject(cluster=CLUSTER, node="gpu-\ud800"), first_line="\udc00 lost")
+    body = body_of(alert_for(odd, None, a_frame(), NOW), now=NOW, hold_seconds=300)
+    assert msgspec.json.decode(msgspec.json.encode(body))["labels"]["node"] == "gpu-?"
 
 
 def test_a_drill_is_labelled_as_one() -> None:

@@ -113,6 +113,13 @@ def test_a_peer_that_sends_a_byte_now_and_then_holds_nobody(server: Server) -> N
         peer_of(server, timeout_seconds=1.0).silences()
 
 
+def test_nothing_that_cannot_be_sent_ends_the_beat(server: Server) -> None:
+    with pytest.raises(PeerDown, match=r"cannot be asked: .*surrogates"):
+        peer_of(server).post_alerts([{"labels": {"alertname": "\ud800"}}])
+    with pytest.raises(PeerDown, match=r"am\.\.example:9093 (does not answer|cannot be asked)"):
+        Peer("http://am..example:9093", AlertmanagerSettings()).silences()
+
+
 def test_a_silence_that_is_over_already_is_ended(server: Server) -> None:
     server.status, server.body = 404, b'"silence 1 not found"'
     peer_of(server).end_silence("1")

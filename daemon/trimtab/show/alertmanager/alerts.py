@@ -73,7 +73,12 @@ def identity_labels(incident: Incident) -> dict[str, str]:
         "audience": "owner" if incident.action is Action.ALERT_OWNER else None,
         "drill": "true" if incident.is_drill else None,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: _sendable(value) for name, value in told.items() if value}
+
+
+def _sendable(text: str) -> str:
+    """The text as UTF-8 can hold it: one odd name of a job must not keep all alerts back."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _rack_of(incident: Incident) -> str | None:
@@ -102,7 +107,7 @@ def _annotations(incident: Incident, frame: Frame) -> dict[str, str]:
         "dry_run": "\n".join(incident.dry_run),
         "runbook": runbook_of(incident.rule, incident.action, base=frame.runbook_base),
     }
-    return {name: value[:ANNOTATION_CHARACTERS_MAX] for name, value in told.items() if value}
+    return {name: _sendable(value[:ANNOTATION_CHARACTERS_MAX]) for name, value in told.items() if value}
 
 
 def _link(incident: Incident, frame: Frame) -> str:

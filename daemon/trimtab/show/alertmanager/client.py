@@ -182,11 +182,11 @@ class Peer:
 
     def _request(self, method: str, path: str, body: object, params: Mapping[str, list[str]] | None) -> Answer:
         headers = {"Accept": "application/json", **self._authorization}
-        data = None
-        if body is not None:
-            data, headers["Content-Type"] = msgspec.json.encode(body), "application/json"
         query = f"?{urlencode(params, doseq=True)}" if params else ""
+        data = None
         try:
+            if body is not None:
+                data, headers["Content-Type"] = msgspec.json.encode(body), "application/json"
             return exchange(
                 method,
                 self._url + path + query,
@@ -199,7 +199,7 @@ class Peer:
             )
         except OutboundError as error:
             raise PeerDown(f"{self.name} does not answer: {_why(error)}.") from error
-        except (OSError, ValueError) as error:  # a CA file that is being replaced, say
+        except (OSError, ValueError) as error:  # a CA file that is being replaced, say; a name that cannot be one
             raise PeerDown(f"{self.name} cannot be asked: {error}.") from error
 
 
@@ -245,7 +245,7 @@ def _said(content: bytes) -> str:
     return f": {str(text)[:SENTENCE_CHARACTERS_MAX]}" if text else "."
 
 
-def _why(error: OutboundError) -> str:
+def _why(error: Exception) -> str:
     """The innermost reason: requests wraps the one sentence that helps three times."""
     reason: BaseException = error
     while (inner := reason.__cause__ or (None if reason.__suppress_context__ else reason.__context__)) is not None:

@@ -311,7 +311,7 @@ def check_settings(settings: AlertmanagerSettings) -> None:
         )
     if settings.renew_seconds < settings.interval_seconds:
         raise SettingsError("alertmanager.renew_seconds is less than interval_seconds, which is how often we look.")
-    taken = {"alertname", "cluster", "incident", "node", "gpu", "workload", "queue", "audience", "drill"}
+    taken = {"alertname", "cluster", "incident", "node", "gpu", "workload", "queue", "rack", "audience", "drill"}
     clash = sorted((taken & set(settings.labels)) | ({settings.severity_label or ""} & (taken | set(settings.labels))))
     if clash:
         raise SettingsError(f"alertmanager: the label {clash[0]} is ours and cannot be set. Choose another name.")
