@@ -351,3 +351,31 @@ def test_kill_9_at_any_point_loses_nothing_and_counts_nothing_twice(database_url
         if statistics:
             assert getattr(row, f"power_mean_{UNIT['power']}") == pytest.approx(statistics[2], abs=QUANTUM["power"])
     database.close()
+
+
+def test_who_is_told_of_nowhere_any_more_is_forgotten(hall: Hall) -> None:
+    live(hall, 0, 300, every=60)
+    live(hall, 300, 600, workload="research/job-1", every=60)
+    hall.settle()
+
+    def workloads() -> set[str]:
+        with hall.database.read() as connection:
+            return set(connection.execute(sa.text("SELECT workload FROM rollup_tenures")).scalars())
+
+    assert workloads() == {"", "research/job-0", "research/job-1"}
+    settings = RollupSettings(minute_days=0.25, quarter_days=0.25, hour_days=0.25)
+    retention = Retention(hall.database, cluster=CLUSTER, settings=settings)
+    retention.prune(hall.clock.now())
+    hall.restart()
+    hall.rollup.roll()  # their rows are still there
+    assert workloads() == {"", "research/job-0", "research/job-1"}
+    hall.clock.advance(2 * 86400)
+    retention.prune(hall.clock.now())
+    hall.restart()
+    hall.rollup.roll()
+    assert workloads() == {"", "research/job-1"}  # the last one known still holds the GPU
+    second = 600 + 90 + 2 * 86400
+    hall.show(held_by("research/job-0", second))
+    hall.clock.advance(90)
+    hall.rollup.roll()
+    assert hall.rows()[-1].workload == "research/job-0"  # who comes back has a number again

@@ -46,7 +46,7 @@ class LedgerHours:
             bounds = {tier.name: self._reader.bounds(connection, tier) for tier in (MINUTE, QUARTER, HOUR)}
             stretches = list(parts(MINUTE.floor_ms(unix_ms(since)), MINUTE.floor_ms(unix_ms(until)), bounds))
             sums = self._sums(connection, stretches)
-            tenures = self._reader.tenures(connection)
+            tenures = self._reader.tenures(connection, sums)
         begin = stretches[0].since_ms if stretches else unix_ms(since)
         end = stretches[-1].until_ms if stretches else unix_ms(since)
         ends = [one.tier.seconds for one in (stretches[:1] + stretches[-1:])]

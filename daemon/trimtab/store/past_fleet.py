@@ -67,7 +67,8 @@ def fleet_at(reader: RollupReader, at: datetime) -> PastFleet | None:
             return None
         tier, bucket_ms = found
         rows = _main_rows(reader.gpu_rows(connection, tier, [bucket_ms], _COLUMNS, None))
-        names, tenures = reader.names(connection), reader.tenures(connection)
+        names = reader.names(connection)
+        tenures = reader.tenures(connection, (row[1] for row in rows.values()))
         stood = _stood(connection, reader.cluster, at_ms)
         findings = findings_at(connection, reader.cluster, at)
         commands = commands_at(connection, reader.cluster, at)

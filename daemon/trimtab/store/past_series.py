@@ -155,13 +155,13 @@ class SeriesReader:
         own = next((one.id for one in names.values() if (one.node, one.gpu) == place), None)
         if own is None:
             return []
-        tenures = self._reader.tenures(connection)
-        every = steps(tier, *span)
-        for at_ms in reversed(every):
+        for at_ms in reversed(steps(tier, *span)):
             held = self._reader.gpu_rows(connection, tier, [at_ms], ("gpu_id", "tenure_id"), [own])
-            jobs = {tenures[tenure].workload for _, tenure in held if tenure in tenures} - {""}
+            mine = self._reader.tenures(connection, (tenure for _, tenure in held))
+            jobs = {tenure.workload for tenure in mine.values()} - {""}
             if jobs:
                 rows = self._reader.gpu_rows(connection, tier, [at_ms], ("gpu_id", "tenure_id"), None)
+                tenures = self._reader.tenures(connection, (tenure for _, tenure in rows))
                 same = {gpu for gpu, tenure in rows if tenure in tenures and tenures[tenure].workload in jobs}
                 return [names[gpu] for gpu in sorted(same - {own}) if gpu in names][:PEERS_MAX]
         return []

@@ -100,6 +100,7 @@ class Rollup:
         """Steps of the coarser tiers that are to be built, or built anew because minutes changed: of which slots."""
         self._unsummed: set[int] = set()
         self._postponed = 0
+        self._tidied_ms = now_ms - _DAY_MS
         self._mark_unbuilt()
         self._lock = threading.Lock()
         self._mark_tail(now_ms)
@@ -160,6 +161,9 @@ class Rollup:
             self._sum()
             self._build_touched()
         self._note(now_ms)
+        if now_ms - self._tidied_ms >= _DAY_MS:
+            self._tenures.tidy()
+            self._tidied_ms = now_ms
         return f"{minutes} minutes rolled up, {mended} counted anew, {changed} changes of who holds what"
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -33,14 +33,6 @@ class GpuName:
     memory_total_mebibytes: int | None
 
 
-@dataclass(slots=True)
-class Names:
-    """Dictionaries by number, as they were last read."""
-
-    gpus: dict[int, GpuName] = field(default_factory=dict)
-    tenures: dict[int, Tenure] = field(default_factory=dict)
-
-
 class RollupReader:
     """Rows of one cluster's roll-ups. Any thread; methods raise StoreError."""
 
@@ -49,16 +41,35 @@ class RollupReader:
         self.database = database
         self.cluster = cluster
         self._lock = threading.Lock()
-        self._names = Names()
-        self._stamp: tuple[int, int, int] = (-1, -1, -1)
+        self._names: Mapping[int, GpuName] = {}
+        self._stamp: tuple[int, int] = (-1, -1)
 
     def names(self, connection: Connection) -> Mapping[int, GpuName]:
-        """GPU by number."""
-        return self._fresh(connection).gpus
+        """GPU by number; read anew when there are more, or more is known of one."""
+        gpus = rollup_gpus.c
+        counted = sa.select(sa.func.max(gpus.id), sa.func.count(gpus.memory_total_mebibytes))
+        highest, known = connection.execute(counted.where(gpus.cluster == self.cluster)).one()
+        stamp = (highest or 0, known)
+        with self._lock:
+            if stamp != self._stamp:
+                rows = connection.execute(sa.select(rollup_gpus).where(gpus.cluster == self.cluster))
+                self._names = {
+                    row.id: GpuName(row.id, row.node, row.gpu, row.gpu_index, row.memory_total_mebibytes)
+                    for row in rows
+                }
+                self._stamp = stamp
+            return self._names
 
-    def tenures(self, connection: Connection) -> Mapping[int, Tenure]:
-        """Tenure by number."""
-        return self._fresh(connection).tenures
+    def tenures(self, connection: Connection, ids: Iterable[int]) -> Mapping[int, Tenure]:
+        """Tenures of this cluster by number, of those that are asked for: there are a year's jobs of them."""
+        wanted, found = sorted(set(ids)), {}
+        for first in range(0, len(wanted), IDS_MAX):
+            some = rollup_tenures.c.id.in_(wanted[first : first + IDS_MAX])
+            for row in connection.execute(
+                sa.select(rollup_tenures).where(rollup_tenures.c.cluster == self.cluster, some)
+            ):
+                found[row.id] = Tenure(workload=row.workload, queue=row.queue, owner=row.owner, cause=row.cause)
+        return found
 
     def kept(self) -> Kept:
         """From when to when there are rows."""
@@ -141,31 +152,6 @@ class RollupReader:
         usage = rollup_usage.c
         wanted = (usage.cluster == self.cluster, usage.tier_seconds == tier.seconds, usage.at_ms == at_ms)
         return connection.execute(sa.select(sa.literal(1)).where(*wanted).limit(1)).scalar_one_or_none() is not None
-
-    def _fresh(self, connection: Connection) -> Names:
-        """The dictionaries; read anew when they grew, or when what is known of a GPU became more."""
-        gpus = rollup_gpus.c
-        counted = sa.select(sa.func.max(gpus.id), sa.func.count(gpus.memory_total_mebibytes))
-        highest, known = connection.execute(counted.where(gpus.cluster == self.cluster)).one()
-        newest = sa.select(sa.func.max(rollup_tenures.c.id)).where(rollup_tenures.c.cluster == self.cluster)
-        stamp = (highest or 0, known, connection.execute(newest).scalar_one_or_none() or 0)
-        with self._lock:
-            if stamp != self._stamp:
-                self._names, self._stamp = self._read(connection), stamp
-            return self._names
-
-    def _read(self, connection: Connection) -> Names:
-        gpus = connection.execute(sa.select(rollup_gpus).where(rollup_gpus.c.cluster == self.cluster))
-        tenures = connection.execute(sa.select(rollup_tenures).where(rollup_tenures.c.cluster == self.cluster))
-        return Names(
-            gpus={
-                row.id: GpuName(row.id, row.node, row.gpu, row.gpu_index, row.memory_total_mebibytes) for row in gpus
-            },
-            tenures={
-                row.id: Tenure(workload=row.workload, queue=row.queue, owner=row.owner, cause=row.cause)
-                for row in tenures
-            },
-        )
 
 
 def _chunks(ids: Iterable[int] | None) -> Iterable[Sequence[int] | None]:

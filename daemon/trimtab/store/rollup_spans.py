@@ -16,9 +16,13 @@ from trimtab.store.database import Database
 from trimtab.store.rollup_claims import NOBODY, Claim
 from trimtab.store.rollup_minute import Pieces, Samples
 from trimtab.store.rollup_slots import Slots
-from trimtab.store.tables_rollup import rollup_spans, rollup_tenures
+from trimtab.store.tables_rollup import rollup_spans, rollup_tenures, rollup_usage
 from trimtab.store.text import clean
 
+TIDIED_MAX = 2000
+"""Tenures asked for, or forgotten, in one statement."""
+REMEMBERED_MAX = 50_000
+"""Tenures remembered: jobs come and go for years."""
 Ints = NDArray[np.int64]
 
 
@@ -34,32 +38,60 @@ class Span:
 
 
 class TenureBook:
-    """Tenures by number in the database."""
+    """Tenures by number in the database; those that were asked for lately are remembered."""
 
     def __init__(self, database: Database, *, cluster: str) -> None:
-        """Know those that the database knows. Raises StoreError."""
+        """Use an open database."""
         self._database = database
         self._cluster = cluster
         self._ids: dict[Tenure, int] = {}
-        with database.read() as connection:
-            self._take(connection)
 
     def ids(self, tenures: Iterable[Tenure]) -> Mapping[Tenure, int]:
         """The number of each; new ones get theirs now. Raises StoreError."""
-        missing = {tenure for tenure in tenures if tenure not in self._ids}
+        wanted = set(tenures)
+        missing = {tenure for tenure in wanted if tenure not in self._ids}
         if missing:
-            rows = [{"cluster": self._cluster, **_texts(tenure)} for tenure in sorted(missing)]
-            with self._database.write() as connection:
-                connection.execute(self._database.insert(rollup_tenures).on_conflict_do_nothing(), rows)
-                self._take(connection)
+            if len(self._ids) > REMEMBERED_MAX:
+                self._ids, missing = {}, wanted
             # A text that the database keeps in another form has the number of that form.
-            self._ids |= {tenure: self._ids[Tenure(**_texts(tenure))] for tenure in missing}
+            kept = {tenure: Tenure(**_texts(tenure)) for tenure in missing}
+            found = self._find(set(kept.values()))
+            self._ids |= {tenure: found[form] for tenure, form in kept.items()}
         return self._ids
 
-    def _take(self, connection: Connection) -> None:
-        rows = connection.execute(sa.select(rollup_tenures).where(rollup_tenures.c.cluster == self._cluster))
-        for row in rows:
-            self._ids[Tenure(workload=row.workload, queue=row.queue, owner=row.owner, cause=row.cause)] = row.id
+    def _find(self, tenures: set[Tenure]) -> Mapping[Tenure, int]:
+        rows = [{"cluster": self._cluster, **_texts(tenure)} for tenure in sorted(tenures)]
+        workloads = sorted({tenure.workload for tenure in tenures})
+        found: dict[Tenure, int] = {}
+        with self._database.write() as connection:
+            connection.execute(self._database.insert(rollup_tenures).on_conflict_do_nothing(), rows)
+            for first in range(0, len(workloads), TIDIED_MAX):
+                some = rollup_tenures.c.workload.in_(workloads[first : first + TIDIED_MAX])
+                statement = sa.select(rollup_tenures).where(rollup_tenures.c.cluster == self._cluster, some)
+                for row in connection.execute(statement):
+                    tenure = Tenure(workload=row.workload, queue=row.queue, owner=row.owner, cause=row.cause)
+                    found[tenure] = row.id
+        return found
+
+    def tidy(self) -> int:
+        """Forget tenures that no row and no span tells of any more; how many. For the thread that gives numbers."""
+        every = sa.select(rollup_tenures.c.id).where(rollup_tenures.c.cluster == self._cluster)
+        used = (
+            sa.select(table.c.tenure_id).where(table.c.cluster == self._cluster).distinct()
+            for table in (rollup_usage, rollup_spans)
+        )
+        with self._database.read() as connection:
+            gone = set(connection.execute(every).scalars())
+            for statement in used:
+                gone.difference_update(connection.execute(statement).scalars())
+        gone.discard(self._ids.get(NOBODY, 0))
+        numbers = sorted(gone)
+        for first in range(0, len(numbers), TIDIED_MAX):
+            some = rollup_tenures.c.id.in_(numbers[first : first + TIDIED_MAX])
+            with self._database.write() as connection:
+                connection.execute(sa.delete(rollup_tenures).where(some))
+        self._ids = {tenure: number for tenure, number in self._ids.items() if number not in gone}
+        return len(numbers)
 
 
 class SpanBook:
