@@ -22,7 +22,7 @@ export class Fleet {
     this.racks = shape.racks;
     this.models = shape.models;
     this.indices = shape.indices;
-    this.columns = Object.fromEntries(Object.entries(columns).map(([name, numbers]) => [name, Int32Array.from(numbers)]));
+    this.columns = Object.fromEntries(Object.entries(columns).map(([name, numbers]) => [name, new Int32Array(numbers)]));
     this.first = new Uint32Array(shape.counts.length + 1);
     shape.counts.forEach((count, place) => (this.first[place + 1] = this.first[place] + count));
     this.size = this.first.at(-1);
@@ -49,7 +49,7 @@ export class Fleet {
   /** Put a change in: `{"all": values}` or `{"steps": …, "to": …}` a column. */
   change(columns) {
     for (const [name, said] of Object.entries(columns)) {
-      if (said.all) this.columns[name] = Int32Array.from(said.all);
+      if (said.all) this.columns[name] = new Int32Array(said.all);
       else {
         const column = this.columns[name];
         let place = 0;
@@ -86,11 +86,15 @@ export class Fleet {
     return this.uuids ? this.uuids[cell] : "";
   }
 
-  /** A value in its base unit, null where it is not known. */
-  value(cell, field) {
+  /** Reads a field of many cells: `(cell) =>` its value in its base unit, null where it is not known. */
+  reader(field) {
     const [column, factor] = FIELDS[field];
-    const number = this.columns[column][cell];
-    return number < 0 ? null : number * factor;
+    const numbers = this.columns[column];
+    return (cell) => (numbers[cell] < 0 ? null : numbers[cell] * factor);
+  }
+
+  value(cell, field) {
+    return this.reader(field)(cell);
   }
 
   /** One GPU as the API's rows have it. */
@@ -173,6 +177,10 @@ export class Fleet {
 function slots({ counts, parts }, first, size) {
   const split = new Map(parts);
   const found = new Uint32Array(size);
+  if (!parts.length) {
+    for (let cell = 0; cell < size; cell += 1) found[cell] = cell;
+    return found;
+  }
   let gpu = 0;
   counts.forEach((count, node) => {
     let cell = first[node];

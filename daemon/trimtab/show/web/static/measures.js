@@ -40,12 +40,12 @@ export function colouring(name) {
   const measure = MEASURES[name];
   if (!measure) return byMetric(name);
   const { field, unit, low, high } = measure;
-  const { fleet } = state;
+  const valueOf = state.fleet.reader(field);
   const shareOf = (cell) => {
-    const value = fleet.value(cell, field);
+    const value = valueOf(cell);
     return value === null ? null : (value - low) / (high - low);
   };
-  return { label: measureLabel(name), unit, low, high, shareOf, valueOf: (cell) => fleet.value(cell, field) };
+  return { label: measureLabel(name), unit, low, high, shareOf, valueOf };
 }
 
 const RANK = { critical: 3, warning: 2, info: 1 };

@@ -20,6 +20,7 @@ export class Picture {
     this.top = 0;
     this.sprites = new Map();
     this.spriteSize = 0;
+    this.count = new Uint32Array(STATES.length);
   }
 
   /** Take what is to be shown: blocks, how to colour, who waits. */
@@ -182,7 +183,7 @@ export class Picture {
 
   /** Several GPUs as one cell: the mean of what is known of them. */
   drawMany(ctx, x, y, size, cells, node = null) {
-    const count = new Uint32Array(STATES.length);
+    const count = this.count.fill(0);
     const { state } = this.fleet.columns;
     let [sum, known, worst, ring] = [0, 0, null, null];
     for (const cell of cells) {
