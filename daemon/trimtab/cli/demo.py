@@ -17,6 +17,7 @@ import click
 @click.option("--json", "is_json", is_flag=True, help="The summary as one JSON object; the story goes to stderr.")
 @click.option("--port", type=click.IntRange(1, 65535), help="Where the page is  [default: 9740, else any free one]")
 @click.option("--keep", is_flag=True, help="Keep the scratch folder (database, logs, spools).")
+@click.option("--no-servers", is_flag=True, help="Leave Prometheus and Alertmanager out, though they are installed.")
 @click.option("--kill-daemon", default=0, hidden=True, help="kill -9 the daemon so often at random within --for.")
 def demo(
     *,
@@ -29,6 +30,7 @@ def demo(
     is_json: bool,
     port: int | None,
     keep: bool,
+    no_servers: bool,
     kill_daemon: int,
 ) -> None:
     """Show a simulated cluster of 192 GPUs: agents, daemon and page, and three things that go wrong.
@@ -36,6 +38,9 @@ def demo(
     A GPU falls off the bus under a 32-GPU job, a fan failure slows another, and free GPUs lie so scattered that a
     waiting job cannot start. Approve what is recommended (on the page, or `trimtab approve R1` in another terminal)
     and watch it mend. Without --for it runs until Ctrl-C.
+
+    What on-call would get is printed as it arrives. Where Prometheus and Alertmanager are installed, both run beside
+    the daemon with the rules that come with trimtab, on ports and folders of their own.
 
     \b
     Examples: trimtab demo
@@ -57,6 +62,7 @@ def demo(
         is_json=is_json,
         port=port,
         is_kept=keep,
+        has_servers=not no_servers,
         kill_daemon=kill_daemon,
     )
     logs.setup(level="error")  # the agents' own lines would hide the story; the daemon's are in its log

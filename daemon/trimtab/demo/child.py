@@ -1,19 +1,61 @@
-"""The real daemon as a child process: started, watched, started again when it dies, as systemd would."""
+"""Processes beside the demo's own: they end when it does, whatever ends it; and the daemon, which is kept up."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from trimtab.demo.ground import Ground
 from trimtab.errors import TrimtabError
 
-# The child dies with this process however that ends: the kernel sends the signal (prctl 1 = PR_SET_PDEATHSIG).
-_MAIN = "import ctypes, signal; ctypes.CDLL(None).prctl(1, signal.SIGKILL); from trimtab.cli import main; main()"
+# The child dies with this process however that ends: the kernel sends the signal (prctl 1 = PR_SET_PDEATHSIG). If we
+# died before it asked for that, its parent is already another.
+_DIE_WITH_PARENT = (
+    "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); "
+    "os.getppid() == int(sys.argv.pop(1)) or os._exit(1); "
+)
+_MAIN = _DIE_WITH_PARENT + "from trimtab.cli import main; main()"
+_PROGRAM = _DIE_WITH_PARENT + "os.execv(sys.argv[1], sys.argv[1:])"
 _STOP_SECONDS = 10.0
 _DEATHS_MAX = 5
 """Deaths in a row, none of them ours, after which the demo gives up."""
+
+
+def start_python(arguments: Sequence[str], *, log: Path) -> subprocess.Popen[bytes]:
+    """A verb of ours in a process of its own."""
+    return _start([sys.executable, "-c", _MAIN, str(os.getpid()), *arguments], log)
+
+
+def start_program(command: Sequence[str], *, log: Path) -> subprocess.Popen[bytes]:
+    """Another program, by its full path."""
+    return _start([sys.executable, "-I", "-S", "-c", _PROGRAM, str(os.getpid()), *command], log)
+
+
+def _start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as file:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """See to it that what was asked to end has ended."""
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def last_line(log: Path) -> str:
+    """The last thing that a process said."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    except OSError:
+        lines = []
+    return lines[-1][:500] if lines else "none"
 
 
 class DaemonChild:
@@ -34,14 +76,8 @@ class DaemonChild:
 
     def start(self) -> None:
         """Start it; its log goes to the scratch folder."""
-        with self._ground.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _MAIN, "daemon", "--settings", str(self._ground.settings_file)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        arguments = ("daemon", "--settings", str(self._ground.settings_file))
+        self._process = start_python(arguments, log=self._ground.log_file)
 
     def kill(self) -> None:
         """kill -9, in the middle of whatever it does."""
@@ -71,19 +107,11 @@ class DaemonChild:
 
     def last_words(self) -> str:
         """The last line of its log."""
-        try:
-            lines = self._ground.log_file.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        except OSError:
-            lines = []
-        return lines[-1][:500] if lines else "none"
+        return last_line(self._ground.log_file)
 
     def stop(self) -> None:
         """Ask it to end, and see to it."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.terminate()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        end(self._process)

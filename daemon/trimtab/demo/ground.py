@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from trimtab.errors import SettingsError
 from trimtab.ship.tokens import digest_of, new_token
 
 _CORDONS = 2.05
 """The stories take two nodes out; in a small cluster that is more than a tenth."""
-
-PEOPLE_PORT = 9740
-"""Where the page is unless another program has the port."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +25,8 @@ class Options:
     is_json: bool = False
     port: int | None = None
     is_kept: bool = False
+    has_servers: bool = True
+    """Whether Prometheus and Alertmanager run beside it, where they are installed."""
     kill_daemon: int = 0
     """How often the daemon is killed at random within `for_seconds`."""
 
@@ -78,30 +75,6 @@ class Ground:
         return self.scratch / "tokens" / node
 
 
-def find_ports(asked: int | None) -> tuple[int, int]:
-    """A port for people and one for agents. Raises SettingsError when the one asked for is taken."""
-    people = _free_port(asked or PEOPLE_PORT)
-    if people is None:
-        if asked:
-            raise SettingsError(f"--port {asked}: another program listens there. Choose another port.")
-        people = _free_port(0)
-    ingest = _free_port(0)
-    if people is None or ingest is None:
-        raise SettingsError("No port is free on 127.0.0.1.")
-    return people, ingest
-
-
-def _free_port(port: int) -> int | None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return None
-        number: int = probe.getsockname()[1]
-        return number
-
-
 def give_tokens(ground: Ground, nodes: list[str]) -> None:
     """A token for each node: in its own file, its hash in the daemon's table."""
     ground.state_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -118,8 +91,10 @@ def give_tokens(ground: Ground, nodes: list[str]) -> None:
     table.write_text("\n".join(lines) + "\n", encoding="ascii")
 
 
-def write_settings(ground: Ground, *, nodes: int, control_url: str, speed: float, anchor: datetime) -> tuple[str, ...]:
-    """The daemon's settings file; returns what differs from a real daemon's, in sentences."""
+def write_settings(
+    ground: Ground, *, nodes: int, control_url: str, speed: float, anchor: datetime, more: str = ""
+) -> tuple[str, ...]:
+    """The daemon's settings file, `more` at its end; returns what differs from a real daemon's, in sentences."""
     # No multiple of the reports' interval: beats must not look at the same instant of it each time.
     beat_seconds = max(5.0, speed * 0.35)
     silent_seconds = max(60.0, speed * 8.0)
@@ -159,7 +134,7 @@ hold_seconds_max = {patience_seconds * 2}
 url = "{control_url}"
 speed = {speed}
 anchor = "{anchor.isoformat()}"
-"""
+{more}"""
     ground.settings_file.write_text(text, encoding="utf-8")
     return (
         f"Beats every {beat_seconds / speed:.2f} s of the wall; a node counts as silent after "

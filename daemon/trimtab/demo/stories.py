@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
 from trimtab.model.advice import OpenFinding
 from trimtab.model.board import Board, CommandRow
@@ -18,6 +19,20 @@ FULL_PACE_RATIO = 0.9
 _SILENT = "node_silent"
 
 Truth = Mapping[str, JobTruth]
+
+
+class PageSubject(Protocol):
+    """What a page says it is about."""
+
+    @property
+    def node(self) -> str | None:
+        """Its name."""
+        ...
+
+    @property
+    def workload(self) -> str | None:
+        """Its id."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +58,8 @@ class Story:
     began_at: datetime | None = None
     found_s: float | None = None
     recommended_s: float | None = None
+    paged_s: float | None = None
+    """When on-call was told of it."""
     settled_s: float | None = None
     findings: dict[int, OpenFinding] = field(default_factory=dict)
     commands: dict[int, CommandState] = field(default_factory=dict)
@@ -82,6 +99,21 @@ class Story:
                 self.commands[row.command.id] = row.command.state
                 self.recommended_s = self._first(self.recommended_s, wall_seconds)
                 self._note_moves(row)
+
+    def see_page(self, subject: PageSubject, finding: str, *, wall_seconds: float) -> float | None:
+        """What on-call was told: seconds since it began, where it is about this story; None where it is not."""
+        plot = self.plot
+        is_on_it = subject.workload == plot.workload or (plot.node is not None and subject.node == plot.node)
+        if self.began_wall_seconds is None or wall_seconds < self.began_wall_seconds:
+            return None
+        if not is_on_it and finding not in {found.name for found in self.findings.values()}:
+            return None
+        return wall_seconds - self.began_wall_seconds
+
+    def paged(self, since_began_seconds: float) -> None:
+        """On-call was woken for it; the first time counts."""
+        if self.paged_s is None:
+            self.paged_s = since_began_seconds
 
     def see_truth(self, truth: Truth, *, wall_seconds: float, at: datetime) -> None:
         """How the jobs really are; counts the loss until the story is settled."""
@@ -157,6 +189,7 @@ class StoryNumbers:
 
     name: str
     found_s: float | None
+    paged_s: float | None
     recommended_s: float | None
     settled_s: float | None
     gpu_hours_lost: float
@@ -179,6 +212,7 @@ def numbers_of(stories: Iterable[Story]) -> tuple[StoryNumbers, ...]:
         StoryNumbers(
             name=story.plot.name,
             found_s=_rounded(story.found_s),
+            paged_s=_rounded(story.paged_s),
             recommended_s=_rounded(story.recommended_s),
             settled_s=_rounded(story.settled_s),
             gpu_hours_lost=round(story.lost_gpu_hours, 2),

@@ -17,9 +17,13 @@ import msgspec
 from trimtab.clock import Clock, ScaledClock, SystemClock
 from trimtab.demo.agents import Fleet
 from trimtab.demo.child import DaemonChild
-from trimtab.demo.ground import Ground, Options, find_ports, give_tokens, write_settings
+from trimtab.demo.ground import Ground, Options, give_tokens, write_settings
+from trimtab.demo.hearing import Hearing
+from trimtab.demo.pager import OnCallEnd, settings_text
 from trimtab.demo.people import ClientFile, People, count_states, left_behind
 from trimtab.demo.plots import plots_of
+from trimtab.demo.ports import Ports
+from trimtab.demo.servers import ALERTMANAGER, Servers
 from trimtab.demo.stories import Story, Summary, numbers_of
 from trimtab.demo.telling import Narrator, Say, summary_lines
 from trimtab.errors import ClientError, TrimtabError
@@ -71,7 +75,9 @@ def run(options: Options, *, say: Say, service: Service) -> Result:
             say(f"Everything of this demo is kept in {scratch}")
         else:
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        people_port, ingest_port = find_ports(options.port)
+        ports = Ports()
+        stack.callback(ports.close)
+        people_port, ingest_port = ports.people(options.port), ports.any()
         url = stack.enter_context(
             own_schema(
                 options.database or "sqlite:///trimtab.db",
@@ -82,14 +88,25 @@ def run(options: Options, *, say: Say, service: Service) -> Result:
         ground = Ground(
             scratch=scratch, cluster=CLUSTER, people_port=people_port, ingest_port=ingest_port, database_url=url
         )
-        return Demo(options, ground, say=say, service=service, stack=stack).run()
+        servers = Servers(ground, ports) if options.has_servers else None
+        return Demo(options, ground, servers=servers, say=say, service=service, stack=stack).run()
 
 
 class Demo:
     """One run. Everything that it starts is on the stack, and ends with it."""
 
-    def __init__(self, options: Options, ground: Ground, *, say: Say, service: Service, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        options: Options,
+        ground: Ground,
+        *,
+        servers: Servers | None,
+        say: Say,
+        service: Service,
+        stack: ExitStack,
+    ) -> None:
         """Build the cluster and open every agent's spool; nothing runs yet."""
+        self._servers = servers
         self._options, self._ground, self._service, self._stack, self._say = options, ground, service, stack, say
         self._wall: Clock = SystemClock()
         self._clock = ScaledClock(anchor=self._wall.now(), speed=options.speed)
@@ -109,10 +126,12 @@ class Demo:
         self._fleet = Fleet(self._cluster, ground, kernel=kernel, clock=self._clock)
         self._advancing = Beat("sim", self._advance, interval_seconds=STEP_SECONDS, clock=self._clock)
         self._child = DaemonChild(ground)
+        self._on_call = OnCallEnd(ground.scratch)
         self._people = People(ground.url, ground.state_directory / "operator.token")
         self._client_file = ClientFile()
         self._narrator = Narrator(say, speed=options.speed, is_auto_approved=options.is_auto_approved)
         self._stories = [Story(plot=plot) for plot in plots_of(self._cluster, self._cast)]
+        self._hearing = Hearing(self._stories, self._narrator)
         self._refused: set[str] = set()
         self._agreed: set[tuple[int, str, datetime]] = set()
         self._pause = threading.Event()
@@ -139,7 +158,12 @@ class Demo:
             control_url=self._control.url,
             speed=self._options.speed,
             anchor=self._clock.anchor,
+            more=settings_text(
+                self._on_call, alertmanager_url=self._servers.url_of(ALERTMANAGER) if self._servers else ""
+            ),
         )
+        self._on_call.start()
+        self._stack.callback(self._on_call.stop)
         self._control.start()
         self._stack.callback(self._control.stop)
         self._advancing.start()
@@ -148,6 +172,9 @@ class Demo:
         self._stack.callback(self._fleet.close)
         self._child.start()
         self._stack.callback(self._child.stop)
+        if self._servers is not None:
+            self._stack.callback(self._servers.stop)
+            self._servers.start(self._on_call)
         self._fleet.start()
         self._stack.callback(self._fleet.stop)
 
@@ -163,6 +190,7 @@ class Demo:
             nodes=len(self._cluster.nodes),
             gpus=sum(len(node.gpus) for node in self._cluster.node_list),
             remarks=self._remarks,
+            around=self._servers.opening() if self._servers is not None else (),
             log=str(self._ground.log_file),
         )
 
@@ -180,7 +208,7 @@ class Demo:
             except ClientError as error:
                 last = str(error)
             if self._service.wait(LOOK_SECONDS):
-                break
+                raise TrimtabError("The demo was stopped before the daemon was ready.")
         raise TrimtabError(f"The daemon is not ready: {last}. Its last words: {self._child.last_words()}")
 
     # --- while it runs
@@ -202,7 +230,15 @@ class Demo:
         board = self._board()
         if board is not None:
             self._see(board)
+        self._hear()
         self._keep_up()
+
+    def _hear(self) -> None:
+        """What reached on-call, after the board: a page names a finding that the board has."""
+        for arrived in self._on_call.arrived():
+            self._hearing.hear(arrived, ready_at_seconds=self._ready_at_seconds)
+        for sentence in self._servers.look() if self._servers is not None else ():
+            self._narrator.line(self._wall_seconds, "beside", sentence)
 
     def _begin_stories(self) -> None:
         since_seconds = self._clock.monotonic_seconds() - self._ready_clock_seconds

@@ -28,9 +28,13 @@ class Narrator:
         """One line with its time."""
         self._say(f"{wall_seconds:6.1f} s  {word:<8} {text}")
 
-    def opening(self, *, link: str, nodes: int, gpus: int, remarks: tuple[str, ...], log: str) -> None:
-        """What is here and how to look at it."""
+    def opening(
+        self, *, link: str, nodes: int, gpus: int, remarks: tuple[str, ...], around: tuple[str, ...], log: str
+    ) -> None:
+        """What is here and how to look at it; `around` says where the programs beside it are, and what is missing."""
         self._say(f"The page, opened by a link that works once:  {link}")
+        for line in around:
+            self._say(line)
         self._say("From another terminal:  trimtab status   trimtab findings   trimtab plan   trimtab explain R1")
         if self._is_auto_approved:
             self._say("Recommendations are approved as soon as they are proposed (--auto-approve).")
@@ -103,9 +107,10 @@ class Narrator:
 
 def summary_lines(summary: Summary) -> list[str]:
     """The summary for a terminal."""
-    lines = ["", f"{'story':<12} {'found':>8} {'advised':>8} {'settled':>8} {'lost':>12} {'saved':>12}"]
+    lines = ["", f"{'story':<12} {'found':>8} {'paged':>8} {'advised':>8} {'settled':>8} {'lost':>12} {'saved':>12}"]
     for story in summary.stories:
-        times = " ".join(f"{_seconds(value):>8}" for value in (story.found_s, story.recommended_s, story.settled_s))
+        moments = (story.found_s, story.paged_s, story.recommended_s, story.settled_s)
+        times = " ".join(f"{_seconds(value):>8}" for value in moments)
         lost, saved = f"{story.gpu_hours_lost:.1f} GPU-h", f"{story.gpu_hours_saved:.1f} GPU-h"
         lines.append(f"{story.name:<12} {times} {lost:>12} {saved:>12}")
     lines += [
