@@ -276,7 +276,7 @@ class Daemon:
         return f"{len(reports)} of {len(self.settings.scrape.targets)} exporters read{failing}"
 
     def _people_listener(self) -> tuple[Listener, Door]:
-        people = self.settings.people
+        people, metrics = self.settings.people, self.settings.metrics
         host, _ = split_listen(people.listen, key="people.listen")
         door = Door(
             token=operator_token(self._state / TOKEN_FILE),
@@ -307,10 +307,12 @@ class Daemon:
             clock=self.clock,
             checks=lambda: (
                 *daemon_checks(self.view()),
-                *discovery_checks(self._vantage.discovery()),
+                *discovery_checks(self._vantage.discovery(), has_gpu_series=metrics.gpu_series),
                 *desk.checks(),
             ),
-            exposition=daemon_metrics(self.view, has_dcgm_names=self.settings.metrics.dcgm_aliases),
+            exposition=daemon_metrics(
+                self.view, has_dcgm_names=metrics.dcgm_aliases, has_gpu_series=metrics.gpu_series
+            ),
             discovery=self._vantage.discovery,
             window=lambda: self.view().window,
             oncall=desk,

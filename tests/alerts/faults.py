@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 CLUSTER = "hall-a"
 NODE = f'cluster="{CLUSTER}",node="gpu-07"'
 GPU = f'{NODE},gpu="GPU-1"'
-AGENT = 'instance="gpu-07:9742",job="trimtab-agents"'
+AGENT = 'instance="gpu-07:9742",job="trimtab-agents",rack="r1"'
+"""As our own scrape configuration labels an agent."""
 DAEMON = 'instance="daemon:9740",job="trimtab-daemon"'
 
 
@@ -159,7 +160,7 @@ FINDINGS: tuple[Fault, ...] = (
 
 
 def _gpu(alert: str, metric: str, incident: str, *, severity: str = "warning", for_minutes: float, label: str = "",
-         source: Source | None = None, after_minutes: int = 0) -> Fault:  # fmt: skip
+         source: Source | None = None, after_minutes: int = 6) -> Fault:  # fmt: skip
     more = f",{label}" if label else ""
     return Fault(
         alert=alert,
@@ -249,8 +250,9 @@ AGENTS: tuple[Fault, ...] = (
           for_minutes=1, after_minutes=16),
     _node("TrimtabAgentTicksDropped", "trimtab_agent_ticks_dropped_total", "ticks_dropped", Counter(0, 4),
           theme="agent", for_minutes=5, after_minutes=16),
-    _node("TrimtabSeriesDropped", "trimtab_series_dropped_total", "series_dropped", Counter(0, 40), theme="agent",
-          for_minutes=5, after_minutes=16),
+    Fault(alert="TrimtabSeriesDropped", labels={"cluster": CLUSTER}, severity="warning", incident="series_dropped",
+          theme="agent", for_minutes=5, after_minutes=16,
+          series={f"trimtab_series_dropped_total{{{NODE},{AGENT}}}": Counter(0, 40)}),
 )  # fmt: skip
 
 
@@ -312,6 +314,10 @@ THE_DAEMON: tuple[Fault, ...] = (
             label='peer="am-0:9093"', for_minutes=2),
     _daemon("TrimtabSilencesUnread", "trimtab_silence_reads_total", "silences", Counter(0, 4),
             label='result="failed"', for_minutes=5, after_minutes=11),
+    _daemon("TrimtabNobodyPages", "trimtab_alertmanager_unheard_incidents", "nobody_pages", Gauge(0, 2),
+            severity="critical", for_minutes=5),
+    _daemon("TrimtabPagedTwice", "trimtab_alertmanager_doubled_incidents", "paged_twice", Gauge(0, 2),
+            for_minutes=10),
     _daemon("TrimtabRollupLate", "trimtab_rollup_lag_seconds", "rollup", Gauge(90, 900), for_minutes=5),
     _daemon("TrimtabReleaseStuck", "trimtab_release_left", "release", Gauge(None, 3), label=_OF_CLUSTER,
             for_minutes=60, labels={"cluster": CLUSTER}),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.alerts.faults import FAULTS, WELL, Counter, Fault, Gauge, Source
+from tests.alerts.faults import AGENT, CLUSTER, FAULTS, WELL, Counter, Fault, Gauge, Source
 
 ALERTS = Path(__file__).parent.parent.parent / "alerts"
 TEST_FILE = ALERTS / "trimtab.test.yml"
@@ -225,6 +225,68 @@ def _more() -> Iterator[dict[str, Any]]:
             _expect("50m", QUIET, {}),
         ],
     }
+    yield from _what_wakes_nobody(told)
+    yield from _of_clusters()
+    yield {
+        "name": "a value that is away for a moment mends nothing",
+        "interval": "30s",
+        "input_series": _series({next(iter(lost.series)): Gauge(0, None)}, 6, 3, 12),
+        "promql_expr_test": [_expect(f"{at}s", _count_of(lost.alert), {"{}": 1}) for at in (300, 390, 510, 570, 750)],
+    }
+
+
+def _what_wakes_nobody(told: str) -> Iterator[dict[str, Any]]:
+    """Findings that page nobody leave the floor's alerts alone: history, and a program's own error."""
+    at = f'node="gpu-07",gpu="GPU-1",{AGENT}'
+    remap = f'trimtab_gpu_row_remap_failed{{cluster="{CLUSTER}",{at}}}'
+    lost = f'trimtab_node_events_total{{cluster="{CLUSTER}",node="gpu-07",kind="xid",code="79",{AGENT}}}'
+    mild = told.replace('severity="critical"', 'severity="info"')
+    own = mild.replace('action="cordon_reboot"', 'action="alert_owner"')
+    for name, finding in (("what is only told", mild), ("a program's own error", own)):
+        yield {
+            "name": f"{name} hides no fault of the GPU",
+            "interval": "30s",
+            "input_series": [
+                *_series({remap: Gauge(0, 1), finding: Gauge(None, 1)}, 12, 12, 8),
+                {"series": lost, "values": "_x24 1x40"},
+            ],
+            "promql_expr_test": [
+                _expect("20m", _count_of("TrimtabRowRemapFailed"), {"{}": 1}),
+                _expect("20m", _count_of("TrimtabXidCritical"), {"{}": 1}),
+            ],
+        }
+
+
+def _of_clusters() -> Iterator[dict[str, Any]]:
+    """What is one alert a cluster, however many nodes it has, and what holds while only another cluster lives."""
+    nodes = [f"n-{number:02}" for number in range(20)]
+    dropped = 'trimtab_series_dropped_total{{cluster="hall-a",node="{}",instance="daemon:9740",job="trimtab-daemon"}}'
+    yield {
+        "name": "a fleet too large for one page is one alert",
+        "interval": "30s",
+        "input_series": [
+            *_series({}, 0, 0, 60),
+            *({"series": dropped.format(node), "values": "0+600x59"} for node in nodes),
+        ],
+        "promql_expr_test": [_expect("20m", QUIET, {_name("", {"alertname": "TrimtabSeriesDropped"}): 1})],
+    }
+    board = 'trimtab_board_age_seconds{{cluster="{}",instance="{}:9740",job="trimtab-daemon"}}'
+    absent = 'ALERTS{alertname="TrimtabDaemonAbsent",alertstate="firing"}'
+    gone = {"alertname": "TrimtabDaemonAbsent", "alertstate": "firing", "severity": "critical",
+            "incident": "daemon_absent", "theme": "daemon", "cluster": CLUSTER}  # fmt: skip
+    yield {
+        "name": "a daemon that is gone for more than a day is still gone, though another cluster's lives",
+        "interval": "4m",
+        "input_series": [
+            {"series": board.format(CLUSTER, "daemon"), "values": "3x15 stale _x500"},
+            {"series": board.format("hall-b", "other"), "values": "3x500"},
+        ],
+        "promql_expr_test": [_expect(at, absent, {_name("ALERTS", gone): 1}) for at in ("2h", "23h", "27h", "32h")],
+    }
+
+
+def _count_of(alert: str) -> str:
+    return f'count(ALERTS{{alertname="{alert}",alertstate="firing"}})'
 
 
 if __name__ == "__main__":

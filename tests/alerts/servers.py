@@ -46,8 +46,8 @@ def shorter_rules(directory: Path, factor: float) -> list[str]:
         for rule in (rule for group in document["groups"] for rule in group["rules"]):
             rule["expr"] = re.sub(r"\[(\w+)\]", lambda found: f"[{shorter(found[1], factor)}]", rule["expr"])
             rule["expr"] = re.sub(r"offset (\w+)", lambda found: f"offset {shorter(found[1], factor)}", rule["expr"])
-            if "for" in rule:
-                rule["for"] = shorter(rule["for"], factor)
+            for name in {"for", "keep_firing_for"} & set(rule):
+                rule[name] = shorter(rule[name], factor)
         made = directory / path.name
         made.write_text(yaml.safe_dump(document, sort_keys=False))
         paths.append(str(made))

@@ -74,6 +74,7 @@ XID_45 = {**WHERE, "alertname": "TrimtabXidWarning", "severity": "warning", "the
 SXID = {**WHERE, "alertname": "TrimtabSxidFatal", "severity": "critical", "theme": "hardware", "code": "12020"}
 LOST = {**WHERE, "alertname": "TrimtabGpuDoesNotAnswer", "severity": "critical", "theme": "hardware", "gpu": "GPU-1"}
 FAULT = {**WHERE, "alertname": "TrimtabDeviceFault", "severity": "critical", "theme": "finding", "gpu": "GPU-1"}
+ECC = {**LOST, "alertname": "TrimtabEccUncorrected", "severity": "warning"}
 AGENT = {**WHERE, "alertname": "TrimtabAgentAbsent", "severity": "warning", "theme": "agent"}
 WAITING = {"cluster": "hall-a", "alertname": "TrimtabFragmentation", "severity": "warning", "theme": "finding"}
 ABSENT = {"cluster": "hall-a", "alertname": "TrimtabDaemonAbsent", "severity": "critical", "theme": "daemon"}
@@ -93,6 +94,9 @@ CASES = {
     "but not for 79": (XID_154, XID_79, False),
     "a fatal SXid speaks for XIDs behind the switch": (SXID, XID_79, True),
     "a finding speaks for the floor": (FAULT, LOST, True),
+    "a finding that only warns holds back no page": ({**FAULT, "severity": "warning"}, LOST, False),
+    "it speaks for a floor that only warns": ({**FAULT, "severity": "warning"}, ECC, True),
+    "a finding that wakes nobody speaks for nothing": ({**FAULT, "severity": "info"}, ECC, False),
     "not for the floor of another node": (FAULT, {**LOST, "node": "gpu-08"}, False),
     "no daemon: agents cannot deliver": (ABSENT, BEHIND, True),
     "but a GPU that is lost is still a page": (ABSENT, LOST, False),

@@ -120,6 +120,18 @@ def test_before_the_first_judgement_nothing_is_listed_and_doctor_says_so() -> No
     assert found(a_fleet()).is_known
 
 
+def test_doctor_says_where_the_gpus_are_when_they_are_not_on_the_daemons_page() -> None:
+    listed = found(a_fleet(gpu_00="http://gpu-00:9742/metrics"))
+    said = next(iter(discovery_checks(listed, has_gpu_series=False)))
+    assert (said.name, said.is_ok) == ("gpu series", True)
+    assert "gpu_series = false" in said.sentence
+    nobody = next(iter(discovery_checks(found(a_fleet(gpu_00="")), has_gpu_series=False)))
+    assert not nobody.is_ok
+    assert "gpu_series = true" in nobody.fix
+    assert next(iter(discovery_checks(found(None), has_gpu_series=False))).is_ok
+    assert [check.name for check in discovery_checks(listed)] == ["discovery"]
+
+
 @contextmanager
 def served(
     tmp_path: Path, *, allow_from: tuple[str, ...] = (), has_judged: bool = True, **door: object

@@ -13,7 +13,8 @@ import pytest
 import requests
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
-from tests.builders import BUSY, CLUSTER, a_reading, a_window, gpu_uuid
+from tests.builders import BUSY, CLUSTER, a_finding, a_reading, a_window, gpu_uuid
+from tests.fakes.alerting import ALERTING
 from tests.fakes.clock import START
 from tests.fakes.exported import FACTS, a_daemon_view, an_agent_view
 from tests.fakes.people import NOW, a_board, a_record
@@ -157,6 +158,42 @@ def test_a_fleet_too_large_for_one_page_leaves_whole_nodes_out(monkeypatch: pyte
     assert {dict(labels)["node"] for labels in samples(text, "trimtab_gpu_power_watts")} == {"gpu-00"}
     dropped = {dict(labels)["node"]: value for labels, value in samples(text, "trimtab_series_dropped_total").items()}
     assert dropped == {"gpu-00": 0.0, "gpu-01": 8.0 * len(BUSY), "gpu-02": 8.0 * len(BUSY)}
+
+
+def test_what_is_left_to_the_agents_is_on_no_page_of_the_daemon_and_not_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trimtab.show.metrics.GPU_SERIES_MAX", 1)  # every node would be too many
+    readings = {f"gpu-{number:02}": [a_reading(f"gpu-{number:02}", 0)] for number in range(3)}
+    window = a_window(readings, at=NOW)
+    view = a_daemon_view(window=window, board=a_board(snapshot=None, window=window, findings=()))
+    full = text_of(daemon_exposition(view, has_dcgm_names=True))
+    assert "trimtab_series_dropped_total" in full
+    text = text_of(daemon_exposition(view, has_dcgm_names=True, has_gpu_series=False))
+    assert not [line for line in text.splitlines() if line.startswith(("trimtab_gpu_", "DCGM_"))]
+    assert "trimtab_series_dropped_total" not in text
+    assert set(samples(text, "trimtab_node_gpus").values()) == {1.0}
+    body, _ = daemon_metrics(lambda: view, has_gpu_series=False)("")
+    assert b"trimtab_gpu_up" not in body
+
+
+def test_a_finding_that_is_history_only_is_counted_and_is_no_series_that_silences_a_rule() -> None:
+    past, now = a_finding(id=31), a_finding(id=32, node="gpu-01")
+    past = replace(past, finding=replace(past.finding, is_history_only=True))
+    text = text_of(daemon_exposition(a_daemon_view(board=a_board(findings=(past, now)))))
+    assert {dict(labels)["finding"] for labels in samples(text, "trimtab_finding_info")} == {"F32"}
+    assert sum(samples(text, "trimtab_findings").values()) == 2.0
+
+
+def test_what_nobody_hears_of_is_a_number_once_it_has_been_asked_for() -> None:
+    alerting = replace(ALERTING, unheard=2, doubled=1)
+    text = text_of(daemon_exposition(a_daemon_view(facts=replace(FACTS, alerting=alerting))))
+    assert samples(text, "trimtab_alertmanager_unheard_incidents") == {(): 2.0}
+    assert samples(text, "trimtab_alertmanager_doubled_incidents") == {(): 1.0}
+    unasked = replace(alerting, silences_read_at=None)
+    text = text_of(daemon_exposition(a_daemon_view(facts=replace(FACTS, alerting=unasked))))
+    assert "heard_incidents" not in text
+    assert "doubled_incidents" not in text
 
 
 def test_states_of_the_cluster_add_up() -> None:

@@ -33,5 +33,8 @@ class MetricsSettings(Section, frozen=True, kw_only=True):
     agents with it as well: the dashboards would then count each GPU twice."""
     allow_from: tuple[str, ...] = ()
     """Addresses or networks that may read /metrics and /sd without the metrics token: both name jobs and owners."""
+    gpu_series: bool = True
+    """Publish each GPU's values on the daemon's page. Set false where Prometheus scrapes the agents, which have them
+    too: the page carries 200,000 at most, and names as dropped what is beyond."""
     is_loopback_listed: bool = False
     """List agents in /sd that serve on loopback only: right where Prometheus, agents and daemon share one host."""

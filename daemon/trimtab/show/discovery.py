@@ -111,8 +111,10 @@ def _target(url: str, *, cluster: str, node: str, rack: str, kind: str) -> Targe
     return Target(targets=(f"{host}:{port}",), labels=labels)
 
 
-def discovery_checks(found: Discovery) -> Iterable[Check]:
-    """What doctor says of it. Nothing here is a fault: whoever does not scrape agents needs none of it."""
+def discovery_checks(found: Discovery, *, has_gpu_series: bool = True) -> Iterable[Check]:
+    """What doctor says of it. No fault while the daemon's page has the GPUs: agents need no scrape then."""
+    if not has_gpu_series:
+        yield _gpu_series_check(found)
     if not found.is_known:
         sentence = "/sd answers 503 until the first judgement; Prometheus keeps the targets that it has meanwhile."
         yield Check(name="discovery", is_ok=True, sentence=sentence)
@@ -129,3 +131,16 @@ def discovery_checks(found: Discovery) -> Iterable[Check]:
             "where all run on one host, [metrics] is_loopback_listed = true here."
         )
     yield Check(name="discovery", is_ok=True, sentence=sentence, fix=fix)
+
+
+def _gpu_series_check(found: Discovery) -> Check:
+    """Whether what the daemon's page leaves to the agents is to be had from them."""
+    sentence = "The values of GPUs are left off the daemon's /metrics ([metrics] gpu_series = false); agents have them."
+    if found.targets or not found.is_known:
+        return Check(name="gpu series", is_ok=True, sentence=sentence)
+    return Check(
+        name="gpu series",
+        is_ok=False,
+        sentence=f"{sentence} /sd lists none, so Prometheus may see no GPU at all.",
+        fix="Let agents be scraped (metrics_listen in agent.toml), or set [metrics] gpu_series = true here.",
+    )

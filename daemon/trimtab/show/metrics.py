@@ -24,7 +24,8 @@ from trimtab.show.metrics_families import SERIES_PER_NODE_MAX, Families, holders
 from trimtab.show.metrics_server import MetricsServer
 
 GPU_SERIES_MAX = 200_000
-"""The daemon's page leaves whole nodes out beyond this: then let Prometheus scrape the agents."""
+"""The daemon's page leaves whole nodes out beyond this: then let Prometheus scrape the agents, and set
+[metrics] gpu_series = false here."""
 
 
 def agent_exposition(view: AgentView, *, accept: str = "", has_dcgm_names: bool = False) -> tuple[bytes, str]:
@@ -32,17 +33,23 @@ def agent_exposition(view: AgentView, *, accept: str = "", has_dcgm_names: bool 
     return _encoded(_AgentCollector(lambda: view, has_dcgm_names=has_dcgm_names), accept)
 
 
-def daemon_exposition(view: DaemonView, *, accept: str = "", has_dcgm_names: bool = False) -> tuple[bytes, str]:
+def daemon_exposition(
+    view: DaemonView, *, accept: str = "", has_dcgm_names: bool = False, has_gpu_series: bool = True
+) -> tuple[bytes, str]:
     """The text of the daemon's /metrics and its content type, as the Accept header asks."""
-    return _encoded(_DaemonCollector(lambda: view, has_dcgm_names=has_dcgm_names), accept)
+    collector = _DaemonCollector(lambda: view, has_dcgm_names=has_dcgm_names, has_gpu_series=has_gpu_series)
+    return _encoded(collector, accept)
 
 
 def daemon_metrics(
-    supplier: Callable[[], DaemonView], *, has_dcgm_names: bool = False
+    supplier: Callable[[], DaemonView], *, has_dcgm_names: bool = False, has_gpu_series: bool = True
 ) -> Callable[[str], tuple[bytes, str]]:
-    """What the API serves at /metrics: the daemon's view at each call, and the process's own memory and CPU."""
+    """What the API serves at /metrics: the daemon's view at each call, and the process's own memory and CPU.
+
+    Without `has_gpu_series` each GPU's values are the agents' to tell: none is here, and none counts as dropped.
+    """
     registry = CollectorRegistry()
-    registry.register(_DaemonCollector(supplier, has_dcgm_names=has_dcgm_names))
+    registry.register(_DaemonCollector(supplier, has_dcgm_names=has_dcgm_names, has_gpu_series=has_gpu_series))
     ProcessCollector(registry=registry)
     return lambda accept: _encoded(registry, accept)
 
@@ -81,16 +88,19 @@ class _AgentCollector(Collector):
 
 
 class _DaemonCollector(Collector):
-    def __init__(self, supplier: Callable[[], DaemonView], *, has_dcgm_names: bool = False) -> None:
+    def __init__(
+        self, supplier: Callable[[], DaemonView], *, has_dcgm_names: bool = False, has_gpu_series: bool = True
+    ) -> None:
         self._supplier = supplier
-        self._has_dcgm_names = has_dcgm_names
+        self._has_dcgm_names = has_dcgm_names and has_gpu_series
+        self._gpu_series_max = GPU_SERIES_MAX if has_gpu_series else None
         self._dropped: Counter[tuple[str, str]] = Counter()
         self._last_xids: dict[tuple[str, str], tuple[datetime, int]] = {}
 
     def collect(self) -> Iterator[Metric]:
         view = self._supplier()
         families = Families(series_per_node_max=SERIES_PER_NODE_MAX)
-        fill_daemon(families, view, gpu_series_max=GPU_SERIES_MAX)
+        fill_daemon(families, view, gpu_series_max=self._gpu_series_max)
         left_out = {node for (_, node), count in families.dropped.items() if count}
         _fill_dropped(families, self._dropped)
         yield from families.collect()

@@ -16,6 +16,9 @@ def fill_alerting(families: Families, facts: AlertingFacts) -> None:
     if facts.peers:
         families.add("trimtab_alertmanager_open_alerts", facts.pushed_open)
         families.add("trimtab_alertmanager_left_out_alerts", facts.pushed_left_out)
+    if facts.silences_read_at is not None:  # the alerts are read with the silences
+        families.add("trimtab_alertmanager_unheard_incidents", facts.unheard)
+        families.add("trimtab_alertmanager_doubled_incidents", facts.doubled)
     families.add_counts("trimtab_silence_reads_total", facts.silence_reads_total)
     families.add("trimtab_silences", facts.silences)
     families.add("trimtab_maintenance_windows", facts.windows)

@@ -22,8 +22,8 @@ FINDINGS_MAX = 1000
 _Held = Mapping[tuple[str, str], str]
 
 
-def fill_daemon(families: Families, view: DaemonView, *, gpu_series_max: int) -> None:
-    """Everything on the daemon's page."""
+def fill_daemon(families: Families, view: DaemonView, *, gpu_series_max: int | None) -> None:
+    """Everything on the daemon's page; no GPU's own values where `gpu_series_max` is None."""
     families.add("trimtab_build_info", 1.0, view.facts.version)
     _fill_facts(families, view.facts)
     if view.board is None:
@@ -37,7 +37,8 @@ def fill_daemon(families: Families, view: DaemonView, *, gpu_series_max: int) ->
         families.add("trimtab_page_info", 1.0, view.board.cluster, view.facts.page_url)
     if view.window is not None:
         _fill_nodes(families, view, view.board, view.window)
-        _fill_gpus(families, view, view.board, view.window, gpu_series_max=gpu_series_max)
+        if gpu_series_max is not None:
+            _fill_gpus(families, view, view.board, view.window, gpu_series_max=gpu_series_max)
 
 
 def _fill_facts(families: Families, facts: DaemonFacts) -> None:
@@ -157,9 +158,11 @@ def _fill_findings(families: Families, board: Board, pagers: Mapping[int, str]) 
     for (rule, severity), count in sorted(counts.items()):
         families.add("trimtab_findings", count, board.cluster, rule, severity)
     families.add("trimtab_cluster_loss_gpus", sum(item.finding.loss_gpus for item in found), board.cluster)
-    for item in found[:FINDINGS_MAX]:  # the board has the worst first
+    # What is over already pages nobody, and must not keep the rules on the GPUs' own values from it either.
+    listed = [item for item in found if not item.finding.is_history_only]
+    for item in listed[:FINDINGS_MAX]:  # the board has the worst first
         _fill_finding(families, board.cluster, item, pagers.get(item.id, ""))
-    families.add("trimtab_findings_unlisted", max(len(found) - FINDINGS_MAX, 0), board.cluster)
+    families.add("trimtab_findings_unlisted", max(len(listed) - FINDINGS_MAX, 0), board.cluster)
 
 
 def _fill_finding(families: Families, cluster: str, item: OpenFinding, pager: str) -> None:

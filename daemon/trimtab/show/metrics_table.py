@@ -293,6 +293,12 @@ OWN: tuple[OwnMetric, ...] = (
               help="Our alerts that stand with Alertmanager: incidents that it pages."),
     OwnMetric(name="trimtab_alertmanager_left_out_alerts", daemon=True,
               help="Open incidents that are not pushed because there are too many."),
+    OwnMetric(name="trimtab_alertmanager_unheard_incidents", daemon=True,
+              help="Open incidents that are Alertmanager's to page and of which it knows nothing; absent while its "
+                   "alerts have not been read."),
+    OwnMetric(name="trimtab_alertmanager_doubled_incidents", daemon=True,
+              help="Incidents that stand with Alertmanager twice, pushed by us and fired by our rules; absent while "
+                   "its alerts have not been read."),
     OwnMetric(name="trimtab_silence_reads_total", labels=("result",), kind=_COUNTER, daemon=True,
               help="Times that Alertmanager was asked for its silences, by result: read, failed."),
     OwnMetric(name="trimtab_silences", daemon=True,
