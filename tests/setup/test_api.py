@@ -85,13 +85,34 @@ def test_what_somebody_saved_is_left_and_said(host: Host, grafana: Grafana, aske
 
 def test_an_older_one_of_ours_is_changed(host: Host, grafana: Grafana, asked: list[str]) -> None:
     host.setup(*asked)
+    host.setup(*asked, "--prometheus-url", "http://elsewhere:9090")
+    assert grafana.sources["trimtab-prometheus"]["url"] == "http://elsewhere:9090"
     held = grafana.dashboards["trimtab-node"]
     held["dashboard"] = {**held["dashboard"], "refresh": "5m"}
-    grafana.sources["trimtab-prometheus"]["url"] = "http://elsewhere:9090"
     said = host.setup(*asked)
     assert "changed  dashboard trimtab: Node" in said
     assert "changed  data source trimtab Prometheus" in said
     assert grafana.sources["trimtab-prometheus"]["url"] == "http://127.0.0.1:9090"
+
+
+@pytest.mark.parametrize(
+    "edit", [{"url": "https://mimir:9090"}, {"jsonData": {"httpMethod": "GET"}}, {"basicAuth": True}]
+)
+def test_a_data_source_that_somebody_edited_is_left_and_said(
+    edit: dict[str, object], host: Host, grafana: Grafana, asked: list[str]
+) -> None:
+    host.setup(*asked)
+    source = grafana.sources["trimtab-prometheus"]
+    if "jsonData" in edit:  # Grafana's form keeps fields that it does not know
+        edit = {"jsonData": {**source["jsonData"], "httpMethod": "GET"}}
+    source.update(edit)
+    as_edited = dict(source)
+    said = host.setup(*asked)
+    assert "left     data source trimtab Prometheus   (edited since; delete it to get ours)" in said
+    assert grafana.sources["trimtab-prometheus"] == as_edited
+    said = host.setup(*asked, "--remove")
+    assert "left     data source trimtab Prometheus   (edited since; it is yours now)" in said
+    assert grafana.sources["trimtab-prometheus"] == as_edited
 
 
 def test_what_comes_from_a_file_of_grafanas_host_is_left(host: Host, grafana: Grafana, asked: list[str]) -> None:

@@ -129,10 +129,44 @@ def test_remove_takes_away_what_is_ours_and_nothing_else(host: Host) -> None:
 def test_what_is_no_longer_needed_goes_with_the_next_run(host: Host) -> None:
     settings = host.write("daemon.toml", HISTORY)
     host.with_grafana().setup("--settings", str(settings))
-    said = host.setup()
+    said = host.setup("--forget")
     assert said.count("no longer needed") == 3
     assert list((host.root / FLEET).parent.glob("*-history*.json")) == []
     assert len(data_sources(host.text(SOURCES))) == 1
+
+
+def test_what_was_asked_for_holds_when_a_package_runs_it_again(host: Host) -> None:
+    settings = host.write("daemon.toml", HISTORY)
+    host.with_grafana().with_prometheus()
+    asked = ["--prometheus-url", "http://mimir:9090", "--with-optional-rules", "--postgresql-user", "reader"]
+    host.setup("--settings", str(settings), *asked, "--ca-file", "/etc/ca.pem")
+    before = {path: text for path, text in host.files().items() if path != MANIFEST}
+    said = host.setup()  # as systemd/deb/daemon/postinst does, at each upgrade
+    assert {path: text for path, text in host.files().items() if path != MANIFEST} == before
+    assert (
+        "As asked before: --settings /daemon.toml --prometheus-url http://mimir:9090 --postgresql-user reader "
+        "--with-optional-rules --ca-file /etc/ca.pem" in said
+    )
+    assert json.loads(host.setup("--json"))["as_before"][0] == "--settings /daemon.toml"
+    said = host.setup("--without-optional-rules", "--prometheus-url", "http://other:9090")
+    assert "As asked before: --settings /daemon.toml --postgresql-user reader --ca-file /etc/ca.pem" in said
+    assert not list(host.root.rglob("trimtab-optional.rules.yml"))
+    assert [one.url for one in data_sources(host.text(SOURCES))] == ["http://other:9090", "db.example:5433"]
+    settings.unlink()
+    assert "Give --settings, or --forget." in host.fails()
+    assert "As asked before" not in host.setup("--forget")
+    (source,) = data_sources(host.text(SOURCES))
+    assert source.url == "http://127.0.0.1:9090"
+
+
+def test_wishes_wait_for_what_is_installed_later_and_a_dry_run_keeps_none(host: Host) -> None:
+    host.setup("--prometheus-url", "http://mimir:9090", "--dry-run")
+    assert host.files() == {}
+    host.setup("--prometheus-url", "http://mimir:9090")
+    host.with_grafana().setup()
+    assert data_sources(host.text(SOURCES))[0].url == "http://mimir:9090"
+    host.setup("--remove")
+    assert host.files() == {}
 
 
 def test_a_crash_between_a_file_and_the_manifest_is_mended(host: Host) -> None:
@@ -255,6 +289,55 @@ def test_what_is_scraped_is_what_the_sample_says() -> None:
             assert theirs.get(key) == mine.get(key), (theirs["job_name"], key)
         urls = [[one.get("url") for one in job.get("http_sd_configs", [])] for job in (theirs, mine)]
         assert urls[0] == urls[1]
+
+
+HTTPS = """
+[people]
+listen = "0.0.0.0:9740"
+certificate_file = "/etc/trimtab/tls.pem"
+key_file = "/etc/trimtab/tls.key"
+metrics_token_file = "/etc/trimtab/metrics.token"
+"""
+
+
+def test_certificates_and_both_tokens_are_as_asked(host: Host, promtool: str) -> None:
+    settings = host.write("daemon.toml", HTTPS)
+    ca, token, agents = (host.write(f"etc/prometheus/{name}", "x") for name in ("ca.pem", "daemon.token", "a.token"))
+    for path in (ca, token, agents):
+        path.chmod(0o644)
+    named = ["--ca-file", "/etc/prometheus/ca.pem", "--metrics-token-file", "/etc/prometheus/daemon.token"]
+    named += ["--agents-token-file", "/etc/prometheus/a.token", "--daemon-url", "https://trimtab.example:9740"]
+    said = host.with_prometheus().setup("--settings", str(settings), *named)
+    assert "cannot read" not in said
+    assert "--ca-file FILE" not in said
+    jobs = yaml.safe_load(host.text("etc/trimtab/prometheus/trimtab.scrape.yml"))["scrape_configs"]
+    daemon, of_agents, exporters = jobs
+    trust = {"ca_file": "/etc/prometheus/ca.pem"}
+    assert (daemon["tls_config"], of_agents["tls_config"]) == (trust, trust)
+    assert daemon["static_configs"] == [{"targets": ["trimtab.example:9740"]}]
+    assert daemon["authorization"] == {"credentials_file": "/etc/prometheus/daemon.token"}
+    assert of_agents["authorization"] == {"credentials_file": "/etc/prometheus/a.token"}
+    for job in (of_agents, exporters):
+        (listed,) = job["http_sd_configs"]
+        assert listed["url"] == "https://trimtab.example:9740/sd"
+        assert (listed["tls_config"], listed["authorization"]) == (trust, daemon["authorization"])
+    text = yaml.safe_dump({"scrape_configs": jobs}).replace("/etc/prometheus/", f"{host.root}/etc/prometheus/")
+    check = [promtool, "check", "config", str(host.write("whole.yml", text))]
+    assert subprocess.run(check, capture_output=True, check=False).returncode == 0
+
+
+def test_what_setup_cannot_know_of_certificates_and_tokens_is_left_for_a_person(host: Host) -> None:
+    settings = host.write("daemon.toml", HTTPS)
+    host.write("etc/trimtab/metrics.token", "x").chmod(0o600)
+    said = host.with_prometheus().setup("--settings", str(settings))
+    assert "User prometheus cannot read the metrics token in /etc/trimtab/metrics.token" in said
+    assert "trimtab setup --ca-file FILE" in said
+    assert "trimtab setup --agents-token-file FILE" in said
+    again = host.setup()
+    assert "cannot read" in again  # until it can
+    assert "--agents-token-file" not in again  # said once
+    (host.root / "etc/trimtab/metrics.token").chmod(0o644)
+    assert "cannot read" not in host.setup()
 
 
 @pytest.mark.parametrize(

@@ -5,17 +5,19 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trimtab.settings import DaemonSettings
-from trimtab.setup import grafana, prometheus
+from trimtab.setup import grafana, prometheus, scraping
+from trimtab.setup.asked import Asked
 from trimtab.setup.files import Act, Change, Ground
 from trimtab.setup.history import Postgres
 from trimtab.setup.shipped import Shipped
 
 ALERTMANAGER = ("etc/prometheus/alertmanager.yml", "etc/alertmanager/alertmanager.yml")
 ALERTMANAGER_SAMPLE = "etc/trimtab/alertmanager.sample.yml"
+PROMETHEUS_URL = "http://127.0.0.1:9090"
 _CHANGES = (Act.MADE, Act.CHANGED, Act.REMOVED)
 
 
@@ -25,7 +27,11 @@ class Wishes:
 
     root: Path
     is_dry: bool = False
-    prometheus_url: str = "http://127.0.0.1:9090"
+    asked: Asked = field(default_factory=Asked)
+    """Kept for the next run."""
+    as_before: tuple[str, ...] = ()
+    """Of that, options that were given to an earlier run."""
+    prometheus_url: str = PROMETHEUS_URL
     postgres: Postgres | None = None
     is_optional_wanted: bool = False
     prometheus_version: prometheus.Version | None = None
@@ -41,6 +47,8 @@ class Done:
     changes: tuple[Change, ...]
     to_do: tuple[str, ...] = ()
     """Lines: what to add where, which service to reload."""
+    as_before: tuple[str, ...] = ()
+    """Options of an earlier run that still hold."""
 
 
 def installed_prometheus(root: Path) -> prometheus.Version | None:
@@ -55,16 +63,11 @@ def installed_prometheus(root: Path) -> prometheus.Version | None:
     return prometheus.version_of(ran.stdout + ran.stderr)
 
 
-def daemon_url(settings: DaemonSettings) -> str:
-    """How a program on this host reaches the daemon."""
-    host, _, port = settings.people.listen.rpartition(":")
-    reach = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host
-    return f"{'https' if settings.people.certificate_file else 'http'}://{reach}:{port}"
-
-
 def set_up(wishes: Wishes, settings: DaemonSettings, shipped: Shipped) -> Done:
     """Put everything in place for what is installed. Raises SettingsError."""
     ground = Ground(wishes.root, is_dry=wishes.is_dry)
+    ground.ask(wishes.asked)
+    scraped = scraping.scraped_of(settings, wishes.asked)
     found: list[str] = []
     wanted: dict[str, str] = {}
     to_do: list[str] = []
@@ -75,13 +78,13 @@ def set_up(wishes: Wishes, settings: DaemonSettings, shipped: Shipped) -> Done:
         wanted |= grafana.provisioning(sources, dashboards)
     if ground.has(prometheus.CONFIG):
         found.append("Prometheus")
-        scraped = prometheus.Scraped(daemon_url=daemon_url(settings), token_file=settings.people.metrics_token_file)
         rules = shipped.rules(is_optional_wanted=wishes.is_optional_wanted)
         files, lines = prometheus.files(
             ground.text(prometheus.CONFIG), rules=rules, scraped=scraped, version=wishes.prometheus_version
         )
         wanted |= files
         to_do += [f"Add to /{prometheus.CONFIG}:", *(f"    {line}" for line in lines)] if lines else []
+        to_do += scraping.unreadable(scraped, wishes.root)
     alertmanager = next((path for path in ALERTMANAGER if ground.has(path)), None)
     sample = shipped.alertmanager()
     if alertmanager is not None and sample is not None:
@@ -89,7 +92,10 @@ def set_up(wishes: Wishes, settings: DaemonSettings, shipped: Shipped) -> Done:
         wanted[ALERTMANAGER_SAMPLE] = sample
         to_do += _for_alertmanager(ground.text(alertmanager), alertmanager)
     changes = tuple(ground.place(wanted))
-    return Done(found=tuple(found), changes=changes, to_do=(*to_do, *_after(changes, wishes.postgres, found)))
+    if any(_is_done(change, prometheus.SCRAPE_FILE) for change in changes):
+        to_do += scraping.unknown(scraped, wishes.asked)
+    to_do += _after(changes, wishes.postgres, found)
+    return Done(found=tuple(found), changes=changes, to_do=tuple(to_do), as_before=wishes.as_before)
 
 
 def take_away(wishes: Wishes) -> Done:
@@ -103,6 +109,10 @@ def _for_alertmanager(config: str, path: str) -> list[str]:
     if "trimtab" in config.lower():
         return []
     return [f"Alertmanager includes no files: copy the routes and inhibitions of /{ALERTMANAGER_SAMPLE} into /{path}."]
+
+
+def _is_done(change: Change, name: str) -> bool:
+    return change.act in (Act.MADE, Act.CHANGED) and change.path.endswith(name)
 
 
 def _after(changes: Sequence[Change], postgres: Postgres | None, found: Sequence[str]) -> tuple[str, ...]:

@@ -66,7 +66,8 @@ def by_api(api: ApiWishes, wishes: Wishes, shipped: Shipped) -> Done:
         ],
     }
     told = _ask(api, order)
-    return Done(found=("Grafana",), changes=tuple(Change(path=one.path, act=one.act, why=one.why) for one in told))
+    changes = tuple(Change(path=one.path, act=one.act, why=one.why) for one in told)
+    return Done(found=("Grafana",), changes=changes, as_before=wishes.as_before)
 
 
 def _check(api: ApiWishes) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from trimtab.errors import SettingsError
+from trimtab.setup.asked import Asked
 
 MANIFEST = "var/lib/trimtab-setup/manifest.json"
 MODE = 0o644
@@ -40,11 +41,12 @@ class Change:
 
 
 class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
-    """What we wrote: path (from the root) -> SHA-256 of the text as we left it; and the folders that we made."""
+    """What we wrote: path (from the root) -> SHA-256 of the text as we left it; the folders that we made; what for."""
 
     version: int = 1
     files: dict[str, str] = {}
     folders: list[str] = []
+    asked: Asked = Asked()
 
 
 class Ground:
@@ -56,6 +58,15 @@ class Ground:
         self._is_dry = is_dry
         self._path = self.root / MANIFEST
         self._manifest = self._read()
+
+    @property
+    def asked(self) -> Asked:
+        """What a person asked for, now or before."""
+        return self._manifest.asked
+
+    def ask(self, asked: Asked) -> None:
+        """Keep from now on what a person asks for; written with the files."""
+        self._manifest.asked = asked
 
     def has(self, path: str) -> bool:
         """Whether something is there."""
@@ -81,6 +92,7 @@ class Ground:
     def remove_all(self) -> Sequence[Change]:
         """Take away all that is ours, and the folders that we made and that are empty."""
         changes = [self._remove(path) for path in sorted(self._manifest.files)]
+        self.ask(Asked())
         self._remove_folders()
         self._write_manifest()
         return changes
@@ -166,7 +178,7 @@ class Ground:
     def _write_manifest(self) -> None:
         if self._is_dry:
             return
-        if not self._manifest.files:
+        if not self._manifest.files and self.asked == Asked():
             self._path.unlink(missing_ok=True)
             self._remove_folders()
             return

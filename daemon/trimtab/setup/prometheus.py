@@ -24,10 +24,12 @@ _INCLUDES_SCRAPES: Version = (2, 43)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scraped:
-    """Where Prometheus finds the daemon, and the file with the token that it sends, if one is asked for."""
+    """Where Prometheus finds the daemon, and files that it reads: tokens that it sends, and who signs certificates."""
 
     daemon_url: str
     token_file: str = ""
+    ca_file: str = ""
+    agents_token_file: str = ""
 
 
 def include_folders(config: str, key: str) -> tuple[str, ...]:
@@ -58,7 +60,8 @@ def _listed(config: str, key: str) -> Iterator[str]:
 def scrape_jobs(scraped: Scraped) -> list[dict[str, object]]:
     """The daemon by its address; the agents, and the exporters that it reads in their place, as its own list says."""
     parts = urlsplit(scraped.daemon_url)
-    secret = {"authorization": {"credentials_file": scraped.token_file}} if scraped.token_file else {}
+    trust: dict[str, object] = {"tls_config": {"ca_file": scraped.ca_file}} if scraped.ca_file else {}
+    secret = {**_secret(scraped.token_file), **trust}
     listed = [{"url": f"{scraped.daemon_url}/sd", "refresh_interval": "30s", **secret}]
     daemon: dict[str, object] = {"job_name": "trimtab-daemon", "scheme": parts.scheme, **secret, "honor_labels": True}
     daemon["static_configs"] = [{"targets": [parts.netloc]}]
@@ -66,6 +69,8 @@ def scrape_jobs(scraped: Scraped) -> list[dict[str, object]]:
         {**daemon, "scrape_interval": SCRAPE_INTERVAL},
         {
             "job_name": "trimtab-agents",
+            **_secret(scraped.agents_token_file),
+            **trust,
             "honor_labels": True,
             "scrape_interval": SCRAPE_INTERVAL,
             "http_sd_configs": listed,
@@ -78,6 +83,10 @@ def scrape_jobs(scraped: Scraped) -> list[dict[str, object]]:
             "relabel_configs": _named("exporter"),
         },
     ]
+
+
+def _secret(file: str) -> dict[str, object]:
+    return {"authorization": {"credentials_file": file}} if file else {}
 
 
 def _named(kind: str) -> list[dict[str, object]]:

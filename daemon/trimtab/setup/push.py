@@ -17,6 +17,11 @@ NO_CLIENT = 3
 MESSAGE = "trimtab setup"
 """Versions that we saved bear it: a dashboard whose last version does not was edited by somebody."""
 TAG = "trimtab"
+MARK = "trimtabDigest"
+"""Field of a data source's jsonData: what it was when we left it; another digest than of what is there = edited."""
+_GRAFANAS_OWN = ("id", "orgId", "version", "readOnly", "typeLogoUrl", "typeName", "accessControl", "apiVersion",
+                 "secureJsonData", "secureJsonFields", "jsonData")  # fmt: skip
+"""Of a data source, what Grafana adds, and what no one is told: nothing that a person edits but secrets."""
 _IGNORED = ("id", "version", "iteration")
 
 Told = dict[str, str]
@@ -87,16 +92,20 @@ class _Pusher:
             return _told(name, "made")
         if found.get("readOnly"):
             return _told(name, "left", "comes from a file on Grafana's host")
-        if all(found.get(key) == value for key, value in source.items()):
+        if all(found.get(key) == value for key, value in _marked(source).items()):
             return _told(name, "kept")
+        is_same = all(found.get(key) == value for key, value in source.items())
+        if not is_same and not _is_as_left(found):
+            return _told(name, "left", "edited since; delete it to get ours")
         self._do(lambda: self._api.datasource.update_datasource_by_uid(source["uid"], wanted))
         return _told(name, "changed")
 
     def _with_password(self, source: dict[str, Any]) -> dict[str, Any]:
         path = Path(self._order["password_file"]) if self._order["password_file"] else None
+        marked = _marked(source)
         if "user" not in source or path is None or self._is_dry:
-            return source
-        return {**source, "secureJsonData": {"password": path.read_text(encoding="utf-8").strip()}}
+            return marked
+        return {**marked, "secureJsonData": {"password": path.read_text(encoding="utf-8").strip()}}
 
     def _dashboard(self, dashboard: dict[str, Any]) -> Told:
         name = f"dashboard {dashboard['title']}"
@@ -138,6 +147,9 @@ class _Pusher:
             return
         if found.get("readOnly"):
             yield _told(name, "left", "comes from a file on Grafana's host")
+            return
+        if not _is_as_left(found):
+            yield _told(name, "left", "edited since; it is yours now")
             return
         self._do(lambda: self._api.datasource.delete_datasource_by_uid(source["uid"]))
         yield _told(name, "removed")
@@ -192,6 +204,22 @@ def _told(path: str, act: str, why: str = "") -> Told:
 def _same(found: dict[str, Any], dashboard: dict[str, Any]) -> bool:
     kept = {key: value for key, value in found.items() if key not in (*_IGNORED, "provisioned")}
     return _digest(kept) == _digest(dashboard)
+
+
+def _marked(source: dict[str, Any]) -> dict[str, Any]:
+    """With the digest of itself, by which a later run knows whether it is still as we left it."""
+    return {**source, "jsonData": {**source.get("jsonData", {}), MARK: _digest(_of_source(source))}}
+
+
+def _is_as_left(found: dict[str, Any]) -> bool:
+    return bool((found.get("jsonData") or {}).get(MARK) == _digest(_of_source(found)))
+
+
+def _of_source(source: dict[str, Any]) -> dict[str, Any]:
+    """What of a data source a person can edit, without the defaults that Grafana fills in."""
+    kept = {key: value for key, value in source.items() if key not in _GRAFANAS_OWN and value not in ("", False, None)}
+    settings = {key: value for key, value in (source.get("jsonData") or {}).items() if key != MARK}
+    return {**kept, "jsonData": settings}
 
 
 def _digest(dashboard: dict[str, Any]) -> str:

@@ -12,7 +12,13 @@ NOTHING_OF_OURS = "Nothing here was made by trimtab."
 
 
 def to_lines(done: Done, *, is_dry: bool, is_removal: bool) -> Iterator[str]:
-    """One line a file that is news, then what is left for a person."""
+    """One line a file that is news, then what is left for a person, and which earlier wishes hold."""
+    yield from _did(done, is_dry=is_dry, is_removal=is_removal)
+    if done.as_before:
+        yield f"As asked before: {' '.join(done.as_before)}   (give an option again to change it, --forget to drop all)"
+
+
+def _did(done: Done, *, is_dry: bool, is_removal: bool) -> Iterator[str]:
     news = [change for change in done.changes if change.act is not Act.KEPT]
     if not done.changes:
         yield NOTHING_OF_OURS if is_removal else NOTHING
@@ -36,6 +42,7 @@ def to_dict(done: Done) -> dict[str, object]:
         "found": list(done.found),
         "changes": [{"path": change.path, "act": change.act.value, "why": change.why} for change in done.changes],
         "to_do": list(done.to_do),
+        "as_before": list(done.as_before),
     }
 
 
