@@ -240,7 +240,9 @@ export class Picture {
       const own = sprite.getContext("2d");
       own.scale(ratio, ratio);
       const fill = this.colourOf(paint);
-      const look = { form: STATES[state], fill, ring: ring === null ? null : waitingColour(ring), isHatched, isMarked, label: "" };
+      // Coloured by findings, whether it is busy matters less than what is wrong with it.
+      const form = this.colouring.classOf && FILLED.has(state) ? "working" : STATES[state];
+      const look = { form, fill, ring: ring === null ? null : waitingColour(ring), isHatched, isMarked, label: "" };
       drawCell(own, 0, 0, size, look);
       this.sprites.set(key, sprite);
     }
