@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -19,7 +20,7 @@ from trimtab.settings import DaemonSettings, from_table
 from trimtab.settings.digest import DigestSettings
 from trimtab.show.digest.desk import DigestDesk, zone_of
 from trimtab.show.digest.make import DigestSource
-from trimtab.show.digest.schedule import DigestPost, last_due
+from trimtab.show.digest.schedule import LATE_MAX, DigestPost, last_due
 from trimtab.store.database import Database
 from trimtab.store.history import History
 from trimtab.weekly import digest_chore
@@ -124,6 +125,24 @@ def test_a_note_waits_in_the_outbox_like_any_letter(history: History) -> None:
 )
 def test_the_hour_is_the_zones_own(now: datetime, due: datetime) -> None:
     assert last_due(DigestSettings(), now, BERLIN) == due
+
+
+@pytest.mark.parametrize(
+    "due",
+    [datetime(2026, 10, 26, 6, tzinfo=UTC), datetime(2026, 3, 30, 5, tzinfo=UTC), datetime(2026, 11, 2, 6, tzinfo=UTC)],
+)
+def test_weeks_follow_each_other_without_gap_or_overlap_when_the_clocks_change(due: datetime, history: History) -> None:
+    asked = Asked(history)
+    a_post(history, replace(asked.desk, zone=BERLIN)).tick(due)
+    before = last_due(DigestSettings(), due - timedelta(days=1), BERLIN)
+    assert asked.stretches == [(before, due)]
+
+
+def test_what_was_sent_is_remembered_for_longer_than_it_may_be_late() -> None:
+    with pytest.raises(SettingsError, match="outbox_days"):
+        from_table({"oncall": {"outbox_days": 1.0}}, DaemonSettings, where="daemon.toml")
+    kept = from_table({"oncall": {"outbox_days": 3.0}}, DaemonSettings, where="daemon.toml").oncall.outbox_days
+    assert timedelta(days=kept) > LATE_MAX
 
 
 def test_a_zone_or_target_that_is_not_there_is_said_at_the_start(history: History) -> None:

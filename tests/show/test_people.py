@@ -137,6 +137,26 @@ def test_a_revoked_token_is_dead_at_once_and_so_are_its_sessions(served: Served)
     assert served.post("/api/v1/tokens/99/revoke", {}).status_code == 404
 
 
+def test_with_a_revoked_token_its_links_are_over_opened_or_not(served: Served) -> None:
+    secret = give(served)
+
+    def new_link() -> str:
+        answer = requests.post(served.url + "/api/v1/links", json={}, headers=bearer(secret), timeout=5)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["url"])
+
+    opened, unused = new_link(), new_link()
+    with requests.Session() as browser:
+        browser.get(opened, timeout=5)
+        assert browser.get(served.url + "/api/v1/me", timeout=5).json()["name"] == "anna"
+        assert served.post("/api/v1/tokens/1/revoke", {"reason": "left the team"}).status_code == 200
+        assert browser.get(served.url + "/api/v1/me", timeout=5).status_code == 401
+    with requests.Session() as browser:
+        browser.get(unused, timeout=5)
+        assert browser.get(served.url + "/api/v1/me", timeout=5).status_code == 401
+    assert [line for line in served.register.lines if line.what == "signed in"][1:] == []
+
+
 def test_a_token_runs_out_and_so_do_its_sessions(served: Served) -> None:
     secret = give(served, days=0.25)
     with sign_in(served, secret) as browser:

@@ -68,5 +68,5 @@ class OnCallSettings(Section, frozen=True, kw_only=True):
     """Incidents told within the window; past it the less than critical ones share one summary."""
     quiet_update_seconds: NotNegative = 10.0
     """Updates that wake nobody wait this long, so that several become one."""
-    outbox_days: Positive = 30.0
-    """Delivered and dead messages are kept this long."""
+    outbox_days: Annotated[float, Meta(ge=3)] = 30.0
+    """Delivered and dead messages are kept this long; 3 at least: by them a digest that was sent is not sent again."""

@@ -103,7 +103,8 @@ def link(people: People, call: Call) -> Link:
     if not most.covers(asked):
         raise ApiError(403, f"{call.caller.who} has the role {call.caller.role}, and a link cannot have a higher one.")
     base = people.door.public_url or call.base_url
-    return Link(url=f"{base}/open/{people.door.new_link(who=call.caller.who, role=asked)}")
+    secret = people.door.new_link(who=call.caller.who, role=asked, token_id=call.caller.token_id)
+    return Link(url=f"{base}/open/{secret}")
 
 
 def names(people: People, call: Call) -> Names:

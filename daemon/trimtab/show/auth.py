@@ -113,9 +113,12 @@ class Door:
         """How long a session lasts."""
         return self.passes.session_seconds
 
-    def new_link(self, *, who: str = "operator", role: Role = Role.OPERATOR) -> str:
-        """A secret that opens the page once, within ten minutes, as `who`; used at `/open/{secret}`."""
-        return self.passes.new_link(who=who, role=role)
+    def new_link(self, *, who: str = "operator", role: Role = Role.OPERATOR, token_id: int | None = None) -> str:
+        """A secret that opens the page once, within ten minutes, as `who`; used at `/open/{secret}`.
+
+        `token_id` is the token that asked for it: revoked, the link and what it opened are over too.
+        """
+        return self.passes.new_link(who=who, role=role, token_id=token_id)
 
     def redeem(self, secret: str, *, peer: str = "", former: str | None = None) -> str | None:
         """A session for a link's secret, which is used up by it; None when it is unknown. Raises TooManyAttempts.
@@ -129,7 +132,9 @@ class Door:
                 return None
             if former is not None:
                 self.sign_out(former)
-            _, secret = self.passes.open_session(who=link.who, role=link.role, by=SignedInBy.LINK, peer=peer)
+            _, secret = self.passes.open_session(
+                who=link.who, role=link.role, by=SignedInBy.LINK, token_id=link.token_id, peer=peer
+            )
         self.refusals.count(Answer.SIGNED_IN)
         return secret
 

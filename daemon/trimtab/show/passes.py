@@ -94,11 +94,12 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What a one-time link stands for, and until when (monotonic)."""
+    """What a one-time link stands for, until when (monotonic), and the token that asked for it."""
 
     who: str
     role: Role
     until_seconds: float
+    token_id: int | None = None
 
 
 class Passes:
@@ -159,10 +160,13 @@ class Passes:
         return self._register.person_tokens()
 
     def revoke(self, token_id: int, *, by: str, why: str = "") -> PersonToken | None:
-        """Let a token open nothing any more, and end its sessions at once; None where there is none of this id."""
+        """Let a token open nothing any more, and end its sessions and links at once; None where there is none such."""
         line = self._line(by, "revoked a token", f"T{token_id}" + (f": {why}" if why else ""))
         revoked = self._register.revoke_person_token(token_id, self._clock.now(), line)
         self._forget(lambda known: known.token is not None and known.token.id == token_id)
+        with self._lock:
+            for key in [key for key, link in self._links.items() if link.token_id == token_id]:
+                del self._links[key]
         return revoked
 
     # --- sessions
@@ -210,7 +214,7 @@ class Passes:
 
     # --- links
 
-    def new_link(self, *, who: str, role: Role) -> str:
+    def new_link(self, *, who: str, role: Role, token_id: int | None = None) -> str:
         """A secret that opens a session once, within ten minutes."""
         secret, now = secrets.token_urlsafe(_SECRET_BYTES), self._clock.monotonic_seconds()
         with self._lock:
@@ -218,7 +222,7 @@ class Passes:
                 del self._links[key]
             while len(self._links) >= LINKS_MAX:
                 self._links.popitem(last=False)
-            self._links[digest(secret)] = Link(who, role, now + LINK_SECONDS)
+            self._links[digest(secret)] = Link(who, role, now + LINK_SECONDS, token_id)
         return secret
 
     def use_link(self, secret: str) -> Link | None:

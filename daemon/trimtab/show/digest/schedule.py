@@ -56,7 +56,9 @@ class DigestPost:
         missing = [name for name in self.settings.targets if not self.notes.is_noted(name, RULE, due)]
         if not missing:
             return f"the digest of {due:%Y-%m-%d} is sent"
-        digest = self.desk.make(since=due - timedelta(days=self.settings.days), until=due, now=now)
+        # By the zone's clock, as `due` is: a week in which the clocks change has an hour more or less.
+        since = (due.astimezone(self.desk.zone) - timedelta(days=self.settings.days)).astimezone(UTC)
+        digest = self.desk.make(since=since, until=due, now=now)
         sent = [name for name in missing if self._send(digest, due, name)]
         return f"the digest of {due:%Y-%m-%d} goes to {', '.join(sent)}"
 
