@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import threading
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from tests.builders import CLUSTER
@@ -105,3 +106,33 @@ def test_what_was_stored_while_the_roll_ups_were_opened_is_counted(database: Dat
     assert (rows[0].at_ms, rows[0].power_samples) == (unix_ms(START), 6)
     assert daemon.shift.rollup is not None
     assert START + timedelta(minutes=1) <= clock.now()
+
+
+def test_reports_come_in_while_minutes_are_rolled_up(database: Database) -> None:
+    """Two threads, as in the daemon: new GPUs turn up all the time, and every sample is counted once."""
+    clock = FakeClock()
+    daemon = Daemon(database, clock, is_standby=False)
+    failed: list[BaseException] = []
+    is_over = threading.Event()
+
+    def remember() -> None:
+        try:
+            for number in range(150):
+                found = [roller.report_at(f"node-{number % 50}-{part}", number % 60) for part in range(4)]
+                daemon.hear(*(replace(one, report=replace(one.report, sequence=number)) for one in found))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the test is to fail by it
+            failed.append(error)
+        is_over.set()
+
+    thread = threading.Thread(target=remember)
+    thread.start()
+    while not is_over.is_set():
+        daemon.beat(roller.board_at(0))
+    thread.join()
+    assert failed == []
+    clock.advance(150)
+    for _ in range(2):
+        daemon.shift.roll()
+    with database.read() as connection:
+        samples = connection.exec_driver_sql("SELECT SUM(power_samples) FROM gpu_1m").scalar_one()
+    assert samples == 600

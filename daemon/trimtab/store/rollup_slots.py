@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
+from trimtab.errors import StoreError
 from trimtab.model.reading import GpuReading
 from trimtab.store.database import Database
 from trimtab.store.tables_rollup import rollup_gpus
@@ -45,7 +46,8 @@ class Slots:
         self._by_node: dict[str, dict[str, int]] = {}
         self._known: list[Known] = []
         self._slot_of_id: dict[int, int] = {}
-        self._changed: set[int] = set()
+        self._changed: list[int] = []
+        """Slots of which something was learnt; one thread appends, another takes from the front."""
         self._ids: NDArray[np.int64] = np.zeros(0, np.int64)
         with database.read() as connection:
             self._take(connection, after_id=0)
@@ -82,28 +84,32 @@ class Slots:
         known = self._known[slot]
         if known.memory_total_mebibytes is None and "memory_total_bytes" in reading.values:
             known.memory_total_mebibytes = round(reading.values["memory_total_bytes"] / _MIB)
-            self._changed.add(slot)
+            self._changed.append(slot)
         if known.index is None and reading.info.index is not None:
             known.index = reading.info.index
-            self._changed.add(slot)
+            self._changed.append(slot)
         if known.model is None and reading.info.model is not None:
             known.model = reading.info.model
-            self._changed.add(slot)
+            self._changed.append(slot)
 
     def write(self) -> None:
         """Give every slot its number, and write down what was learnt. Raises StoreError."""
         new = [one for one in tuple(self._known) if not one.id]
-        with self._lock:
-            changed = [self._known[slot] for slot in self._changed if self._known[slot].id]
-            self._changed.clear()
+        learnt = self._changed[: len(self._changed)]
+        del self._changed[: len(learnt)]
+        changed = [self._known[slot] for slot in sorted(set(learnt)) if self._known[slot].id]
         if not new and not changed:
             return
         highest = max((one.id for one in self._known), default=0)
-        with self._database.write() as connection:
-            if new:
-                statement = self._database.insert(rollup_gpus).on_conflict_do_nothing()
-                connection.execute(statement, [self._row(one) for one in new])
-            self._update(connection, changed)
+        try:
+            with self._database.write() as connection:
+                if new:
+                    statement = self._database.insert(rollup_gpus).on_conflict_do_nothing()
+                    connection.execute(statement, [self._row(one) for one in new])
+                self._update(connection, changed)
+        except StoreError:
+            self._changed.extend(learnt)
+            raise
         with self._database.read() as connection:
             self._take(connection, after_id=highest)
             if any(not one.id for one in new):  # another daemon had given some of them their numbers

@@ -235,7 +235,8 @@ class SpanBook:
     def _is_untold(self, slot: int, before_ms: int) -> bool:
         """Whether no board told of the GPU before then; one whose MIG instances are told of is told of."""
         known = self._slots.known(slot)
-        instances = (one for uuid, one in self._slots.of_node(known.node).items() if uuid.startswith(f"{known.gpu}/"))
+        beside = tuple(self._slots.of_node(known.node).items())  # another thread may add to it
+        instances = (one for uuid, one in beside if uuid.startswith(f"{known.gpu}/"))
         return all(self._first_ms.get(one, before_ms) >= before_ms for one in (slot, *instances))
 
     def _unbooked(self, slot: Ints, from_ms: Ints, to_ms: Ints) -> Ints:
