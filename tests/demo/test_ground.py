@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
 from tests.demo.test_stories import a_row
 
-from trimtab.demo.ground import Ground, find_ports, give_tokens, write_settings
+from trimtab.demo.ground import Ground, give_tokens, write_settings
 from trimtab.demo.people import ClientFile, left_behind
+from trimtab.demo.ports import Ports
 from trimtab.errors import SettingsError, StoreError
 from trimtab.model.command import CommandState, Mode
 from trimtab.settings import DaemonSettings, load
@@ -48,14 +50,29 @@ def test_each_node_gets_a_token_of_its_own_that_only_its_owner_can_read(ground):
 
 
 def test_a_port_that_is_taken_is_refused_when_asked_for_and_gone_round_when_not():
-    with socket.socket() as taken:
+    with socket.socket() as taken, closing(Ports()) as ports:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(SettingsError, match=f"--port {port}: another program"):
-            find_ports(port)
-    people, ingest = find_ports(None)
-    assert people != ingest
+            ports.people(port)
+        assert port not in {ports.people(None), ports.any()}
+
+
+def test_two_demos_never_get_the_same_port_and_a_server_may_listen_on_one_that_is_held():
+    with closing(Ports()) as one, closing(Ports()) as other:
+        mine, theirs = {one.any() for _ in range(50)}, {other.any() for _ in range(50)}
+        assert not mine & theirs
+        asked = one.any()
+        assert one.people(asked) == asked
+        with pytest.raises(SettingsError, match="another program"):
+            other.people(asked)
+        assert other.people(None) != one.people(None)
+        with socket.socket() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind(("127.0.0.1", asked))
+            server.listen()
+            socket.create_connection(("127.0.0.1", asked), timeout=10).close()
 
 
 @pytest.mark.parametrize("before", [None, b'url = "http://old"\n'])

@@ -30,7 +30,7 @@ class Hearing:
 
     def hear(self, arrived: Arrived, *, ready_at_seconds: float) -> None:
         """One delivery; times are counted from when the demo was ready."""
-        wall_seconds = arrived.wall_seconds - ready_at_seconds
+        wall_seconds = max(0.0, arrived.wall_seconds - ready_at_seconds)
         if isinstance(arrived.said, Alerts):
             self._alert(arrived.said, wall_seconds)
         else:

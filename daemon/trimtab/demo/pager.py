@@ -156,7 +156,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 def settings_text(end: OnCallEnd, *, alertmanager_url: str) -> str:
     """The daemon's sections on on-call: its outbox pages this end, and silences hold that people make beside it."""
-    urls = f'\n[alertmanager]\nurls = ["{alertmanager_url}"]\n' if alertmanager_url else ""
+    urls = (
+        f'\n[alertmanager]\nurls = ["{alertmanager_url}"]\nsilences_interval_seconds = 2.0\n'
+        if alertmanager_url
+        else ""
+    )
     return f"""
 [oncall]
 pager = "outbox"
