@@ -16,6 +16,7 @@ from trimtab.collect.scrape import ScrapePool
 from trimtab.context import Context
 from trimtab.detect.detector import catalogue
 from trimtab.detect.series import SERIES_METRICS
+from trimtab.doors import TOKEN_FILE, listener_of, people_door
 from trimtab.errors import SettingsError, ShipError, TrimtabError
 from trimtab.issue.issuer import Issuer
 from trimtab.issue.verdicts import Verdicts
@@ -32,7 +33,7 @@ from trimtab.plan.planner import RULE_NAMES, Planner
 from trimtab.pulse import VITAL, hung, why_not_well
 from trimtab.rehearsal import Rehearsal
 from trimtab.service import Service, lock_state
-from trimtab.settings import DaemonSettings, SimulatedSettings, read_token
+from trimtab.settings import DaemonSettings, SimulatedSettings
 from trimtab.ship.inbox import Inbox
 from trimtab.ship.receiver import IngestCounts, ingest_app
 from trimtab.ship.tokens import Credentials, NodeTokens, Several, tokens_path
@@ -44,7 +45,6 @@ from trimtab.show.discovery import discovery_checks
 from trimtab.show.keys import operator_token, write_client_file
 from trimtab.show.metrics import daemon_metrics
 from trimtab.show.metrics_facts import DaemonView
-from trimtab.show.proxied import proxies_of
 from trimtab.store.database import Database, open_database
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
@@ -58,7 +58,6 @@ RING_INTERVAL_SECONDS = 10.0
 """The ring's slots: an agent's default interval. Reports that come faster overwrite each other in their slot."""
 PRUNE_MINUTES = 30
 END_SECONDS_MAX = 15.0
-TOKEN_FILE = "operator.token"
 
 
 class Daemon:
@@ -276,21 +275,9 @@ class Daemon:
         return f"{len(reports)} of {len(self.settings.scrape.targets)} exporters read{failing}"
 
     def _people_listener(self) -> tuple[Listener, Door]:
-        people, metrics = self.settings.people, self.settings.metrics
-        host, _ = split_listen(people.listen, key="people.listen")
-        door = Door(
-            token=operator_token(self._state / TOKEN_FILE),
-            clock=SystemClock(),
-            register=self._history,
-            audit=self._audit,
-            audit_clock=self.clock,
-            proxies=proxies_of(people),
-            failures_per_peer_per_minute=people.sign_in_failures_per_peer_per_minute,
-            failures_per_minute=people.sign_in_failures_per_minute,
-            listen_host=host,
-            public_url=people.public_url,
-            session_seconds=people.session_seconds,
-            metrics_token=read_token(people.metrics_token_file, environment_name="TRIMTAB_METRICS_TOKEN"),
+        metrics = self.settings.metrics
+        door = people_door(
+            self.settings.people, state=self._state, history=self._history, audit=self._audit, clock=self.clock
         )
         rehearsal = Rehearsal(central=self.central, parts=self._work, bell=self._duty.bell)
         desk = self._duty.desk(self.settings, self._history, rehearsal.drill)
@@ -318,15 +305,7 @@ class Daemon:
             oncall=desk,
             alerting=self._context.alerting(self._box),
         )
-        listener = Listener(
-            app,
-            name="people",
-            listen=people.listen,
-            certificate_file=people.certificate_file,
-            key_file=people.key_file,
-            allow_plaintext=people.allow_plaintext,
-        )
-        return listener, door
+        return listener_of(app, "people", self.settings.people), door
 
     def _ingest_listener(self) -> Listener:
         ingest = self.settings.ingest
@@ -339,14 +318,7 @@ class Daemon:
             counts=self._ingest_counts,
             why_not_well=lambda: hung(self._beats),
         )
-        return Listener(
-            app,
-            name="ingest",
-            listen=ingest.listen,
-            certificate_file=ingest.certificate_file,
-            key_file=ingest.key_file,
-            allow_plaintext=ingest.allow_plaintext,
-        )
+        return listener_of(app, "ingest", ingest)
 
     def _credentials(self) -> Credentials:
         tokens = NodeTokens(tokens_path(self.settings))
