@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -134,7 +134,11 @@ def test_doctor_says_where_the_gpus_are_when_they_are_not_on_the_daemons_page() 
 
 @contextmanager
 def served(
-    tmp_path: Path, *, allow_from: tuple[str, ...] = (), has_judged: bool = True, **door: object
+    tmp_path: Path,
+    *,
+    allow_from: tuple[str, ...] = (),
+    discovery: Callable[[], Discovery] | None = None,
+    **door: object,
 ) -> Iterator[Served]:
     settings = DaemonSettings(cluster=CLUSTER, metrics=MetricsSettings(allow_from=allow_from))
     clock, box, memory = FakeClock(NOW), BoardBox(), FakeMemory()
@@ -144,7 +148,7 @@ def served(
         return people_app(
             settings=settings, box=box, decisions=Verdicts(ledger=memory, clock=clock, settings=settings),
             memory=memory, door=made, clock=clock, checks=tuple, exposition=lambda accept: (PAGE, "text/plain"),
-            discovery=lambda: found(window if has_judged else None), web_directory=web_files(tmp_path),
+            discovery=discovery or (lambda: found(window)), web_directory=web_files(tmp_path),
         )  # fmt: skip
 
     with listening(app, box=box, clock=clock, wall=SystemClock(), memory=memory, **door) as running:
@@ -159,7 +163,7 @@ def test_sd_answers_what_http_sd_reads(tmp_path: Path) -> None:
 
 
 def test_before_the_first_judgement_sd_is_an_error_so_that_prometheus_keeps_its_targets(tmp_path: Path) -> None:
-    with served(tmp_path, has_judged=False) as running:
+    with served(tmp_path, discovery=lambda: found(None)) as running:
         answer = requests.get(running.url + "/sd", timeout=10)
     assert answer.status_code == 503
     assert "just started" in answer.text
