@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from tests.oncall.hall import CHAT, PAGER, Hall, a_fault, down
+from tests.oncall.hall import CHAT, PAGER, Hall, Judged, a_fault, down
 from tests.oncall.server import Receiver, Reply, Request, serving
 
 from trimtab.errors import DecisionRefused
+from trimtab.model.advice import Severity
 from trimtab.model.oncall import Pager
 from trimtab.settings.oncall import OnCallSettings
 from trimtab.show.oncall.bell import DRILL_KEPT_SECONDS
@@ -142,3 +143,23 @@ def test_the_handle_is_held_while_all_is_well_and_let_go_of_when_not():
     assert "secret-path" not in str(said.value)
     with pytest.raises(NoHeartbeat, match="the address did not take the heartbeat"):
         Heartbeat(lambda: "http://[secret-path", why_not_well=str).tick()
+
+
+def test_a_drill_that_takes_a_summarys_number_takes_none_of_its_members(tmp_path: Path):
+    hall = Hall(tmp_path, settings=OnCallSettings(quiet_update_seconds=0.0, budget_incidents_max=1))
+    faults = [a_fault(number, severity=Severity.WARNING) for number in (1, 2, 3)]
+    judged = Judged(at=hall.clock.now(), after=faults, opened=faults)
+    postings = hall.bell.hear(judged, None)
+    numbers = {one.incident.number for one in postings if one.incident.rule == "summary"}
+    while hall.history.next_incident_number() not in numbers:  # drills up to the summary's number, at this very moment
+        drilled(hall)
+    drill = drilled(hall)
+    assert {drill.number} == numbers
+    hall.history.record_findings(judged, postings)
+    hall.beat(*faults)
+    standing = {one.number: one for one in hall.history.open_incidents()}
+    members = [one for one in standing.values() if one.summed_in is not None]
+    assert members
+    assert {standing[one.summed_in].rule for one in members} == {"summary"}
+    assert [message.rule for message in hall.pd.pages if not message.is_drill].count("summary") == 1
+    hall.stop()

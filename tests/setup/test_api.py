@@ -95,9 +95,7 @@ def test_an_older_one_of_ours_is_changed(host: Host, grafana: Grafana, asked: li
     assert grafana.sources["trimtab-prometheus"]["url"] == "http://127.0.0.1:9090"
 
 
-@pytest.mark.parametrize(
-    "edit", [{"url": "https://mimir:9090"}, {"jsonData": {"httpMethod": "GET"}}, {"basicAuth": True}]
-)
+@pytest.mark.parametrize("edit", [{"url": "https://mimir:9090"}, {"jsonData": {"httpMethod": "GET"}}])
 def test_a_data_source_that_somebody_edited_is_left_and_said(
     edit: dict[str, object], host: Host, grafana: Grafana, asked: list[str]
 ) -> None:

@@ -138,7 +138,18 @@ def slack_callback(people: People, call: Call) -> CallbackTaken:
 
 
 def jsm_callback(people: People, call: Call) -> CallbackTaken:
-    """JSM's or Opsgenie's outgoing webhook, by a token of role webhook: they sign nothing."""
+    """JSM's or Opsgenie's outgoing webhook, by the token of its target: they sign nothing.
+
+    Any other program's token of role webhook (Alertmanager's) must acknowledge nothing.
+    """
+    known = [name for name, target in _desk(people).targets.items() if target.kind == "jsm"]
+    if call.caller.who not in known:
+        named = " or ".join(sorted(known)) or "none here"
+        raise ApiError(
+            403,
+            f"Call-backs of JSM come with the token that is named as its target ({named}); this one is "
+            f"{call.caller.who}'s. Nothing was done. Make one: trimtab token person TARGET --role webhook",
+        )
     return _taken(people, call, "jsm", from_jsm)
 
 

@@ -67,7 +67,7 @@ _CHANGE = (
 
 def write_postings(database: Database, connection: Connection, cluster: str, postings: Sequence[Posting]) -> int:
     """How many were written; those that were overtaken are left out whole."""
-    opened = _open(database, connection, cluster, [one for one in postings if one.was is None])
+    opened, postings = _opened(database, connection, cluster, postings)
     written = [
         one
         for one in postings
@@ -80,18 +80,36 @@ def write_postings(database: Database, connection: Connection, cluster: str, pos
     return len(written)
 
 
+def _opened(
+    database: Database, connection: Connection, cluster: str, postings: Sequence[Posting]
+) -> tuple[frozenset[int], Sequence[Posting]]:
+    """Open what is new. The numbers that it has, and the postings that may be written.
+
+    A summary comes before its members: where its number was taken meanwhile (a drill), they are left to the next beat
+    with it, else they would be told in sum by whatever has that number.
+    """
+    new = [one for one in postings if one.was is None]
+    summed = {one.incident.summed_in for one in postings}
+    summaries = [one for one in new if one.incident.number in summed]
+    opened = _open(database, connection, cluster, summaries)
+    lost = {one.incident.number for one in summaries} - opened
+    kept = [one for one in postings if one.incident.summed_in not in lost]
+    rest = [one for one in kept if one.was is None and one.incident.number not in summed]
+    opened |= _open(database, connection, cluster, rest)
+    if opened:
+        highest = database.insert(meta).values(key=numbers_key(cluster), value=str(max(opened)))
+        update = {"value": highest.excluded.value}
+        connection.execute(highest.on_conflict_do_update(index_elements=[meta.c.key], set_=update))
+    return opened, kept
+
+
 def _open(database: Database, connection: Connection, cluster: str, postings: Sequence[Posting]) -> frozenset[int]:
     """Numbers of the incidents that are new indeed: nobody has opened one of the same name or number meanwhile."""
     if not postings:
         return frozenset()
     rows = [_incident_row(cluster, _counted(one)) for one in postings]
     insert = database.insert(incidents).on_conflict_do_nothing().returning(incidents.c.number)
-    opened = frozenset(connection.execute(insert, rows).scalars())
-    if opened:
-        highest = database.insert(meta).values(key=numbers_key(cluster), value=str(max(opened)))
-        update = {"value": highest.excluded.value}
-        connection.execute(highest.on_conflict_do_update(index_elements=[meta.c.key], set_=update))
-    return opened
+    return frozenset(connection.execute(insert, rows).scalars())
 
 
 def _change(connection: Connection, cluster: str, posting: Posting) -> bool:
