@@ -15,6 +15,8 @@ from trimtab.errors import SettingsError
 from trimtab.setup.history import postgres_of
 from trimtab.setup.shipped import shipped
 
+FLEET = "etc/grafana/provisioning/dashboards/trimtab/trimtab-fleet.json"
+
 
 @pytest.mark.parametrize(
     ("url", "address", "ssl_mode"),
