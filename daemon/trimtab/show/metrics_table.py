@@ -103,8 +103,8 @@ OWN: tuple[OwnMetric, ...] = (
     OwnMetric(name="trimtab_finding_info", daemon=True,
               labels=(*_CLUSTER, "finding", "rule", "severity", "action", "incident", "node", "gpu", "workload",
                       "pager"),
-              help="Always 1 for each open finding that is no mere history; what alerts fire on. `pager` says who pages "
-                   "for it, if anybody."),
+              help="Always 1 for each open finding that is no mere history; what alerts fire on. `pager` says who "
+                   "pages for it, if anybody."),
     OwnMetric(name="trimtab_findings_unlisted", labels=_CLUSTER, daemon=True,
               help="Open findings beyond those that trimtab_finding_info lists one by one, worst first."),
     OwnMetric(name="trimtab_rack_nodes", labels=(*_CLUSTER, "rack"), daemon=True, help="Nodes of a rack."),
