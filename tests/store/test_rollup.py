@@ -19,7 +19,7 @@ from trimtab.model.reading import Delivery, GpuState
 from trimtab.settings.rollup import RollupSettings
 from trimtab.store.database import Database
 from trimtab.store.journal import Journal
-from trimtab.store.rollup import Rollup
+from trimtab.store.rollup import FLUSH_SECONDS_MAX, Rollup
 
 HOLD_SECONDS = 45.0
 QUANTUM = {"activity": 1e-3, "power": 0.1, "temperature": 0.1, "sm_clock": 1e6, "memory_used": 1048576.0}
@@ -191,3 +191,30 @@ def live_through(hall: Hall, seed: int, *, minutes: int) -> None:
 def test_minutes_equal_an_independent_count(hall: Hall, seed: int) -> None:
     live_through(hall, seed, minutes=8)
     compare(hall, 0, 8)
+
+
+class SlowClock(FakeClock):
+    """A clock by which each look at it costs a second."""
+
+    def monotonic_seconds(self) -> float:
+        self.advance(1.0)
+        return super().monotonic_seconds()
+
+
+def test_after_a_day_of_standing_still_no_beat_writes_all_of_it_and_none_is_left_out(database: Database) -> None:
+    hall = Hall(database, clock=SlowClock())
+    uuid = gpu_uuid("gpu-00", 0)
+    hall.show(a_cell_board(0.0, [("gpu-00", uuid, CellState.FREE, None)]))  # whose span goes on
+    hall.clock.advance(86400.0)  # as after SIGSTOP, or when the clock jumps
+    beats = [int(hall.rollup.roll().split()[0]) for _ in range(2)]
+    assert all(0 < minutes <= FLUSH_SECONDS_MAX + 1 for minutes in beats)
+    assert hall.rollup.lag_seconds > 86400 - 60 * sum(beats) - 120
+    for _ in range(1440):
+        if hall.rollup.lag_seconds < 180:
+            break
+        hall.rollup.roll()
+    assert hall.rollup.lag_seconds < 180
+    with database.read() as connection:
+        found = list(connection.execute(sa.text("SELECT DISTINCT at_ms FROM rollup_gpu_1m ORDER BY at_ms")).scalars())
+    assert found == list(range(found[0], found[-1] + 1, MINUTE_MS))
+    assert len(found) >= 1440

@@ -35,6 +35,8 @@ MENDED_MINUTES_MAX = 3000
 """Minutes of nodes counted anew at once: what they are counted from is held in memory."""
 MEND_SECONDS_MAX = 5.0
 """So long a beat counts anew at most."""
+FLUSH_SECONDS_MAX = 10.0
+"""So long a beat writes whole minutes at most: after a daemon stood still for a day there are 1,440 at once."""
 FILLED_MS_MAX = 60 * MINUTE.ms
 """After a daemon was away, so much of the time that nobody heard is written as unknown; the rest has no rows."""
 MARGIN_MS = 60_000
@@ -152,10 +154,7 @@ class Rollup:
         now_ms = unix_ms(self._clock.now())
         self._slots.write()
         changed = self._adopt()
-        minutes = 0
-        while self._flushed_ms + MINUTE.ms + self._grace_ms <= now_ms:
-            self._flush(self._flushed_ms)
-            minutes += 1
+        minutes = self._flush_whole(now_ms)
         mended = self._mend()
         if self._is_settled():
             self._sum()
@@ -181,6 +180,16 @@ class Rollup:
             with self._lock:
                 self._seen = self._seen or seen
             raise
+
+    def _flush_whole(self, now_ms: int) -> int:
+        """Write minutes that are whole, for some seconds at most; how many. The next beat goes on from there."""
+        until, minutes = self._clock.monotonic_seconds() + FLUSH_SECONDS_MAX, 0
+        while self._flushed_ms + MINUTE.ms + self._grace_ms <= now_ms:
+            self._flush(self._flushed_ms)
+            minutes += 1
+            if self._clock.monotonic_seconds() >= until:
+                break
+        return minutes
 
     def _flush(self, minute_ms: int) -> None:
         """One whole minute of all GPUs, its sums, and the coarser steps that end with it."""
