@@ -56,7 +56,8 @@ def free_port() -> int:
 def environment(home: Path, **more: str) -> dict[str, str]:
     """What a verb is started with: none of the developer's own settings."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return {**kept, "PYTHONPATH": str(ROOT / "daemon"), "XDG_STATE_HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), **more}
+    places = {"XDG_STATE_HOME": str(home), "XDG_CONFIG_HOME": str(home / "config")}
+    return {**kept, "PYTHONPATH": str(ROOT / "daemon"), **places, **more}
 
 
 def verb(*arguments: str, home: Path, **more: str) -> subprocess.CompletedProcess[str]:
