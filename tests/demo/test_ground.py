@@ -113,6 +113,8 @@ def test_a_demo_has_a_schema_of_its_own_on_postgresql_and_takes_it_away_again(po
 def test_a_database_that_is_none_is_refused_with_the_fix():
     with pytest.raises(StoreError, match="no database URL"), own_schema("nonsense", name="x", is_kept=False):
         pass
+    with pytest.raises(StoreError, match="does not speak mysql"), own_schema("mysql://x/y", name="x", is_kept=False):
+        pass
     with (
         pytest.raises(StoreError, match="Is the server up"),
         own_schema("postgresql://127.0.0.1:1/x", name="x", is_kept=False),

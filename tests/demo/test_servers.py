@@ -61,7 +61,7 @@ def test_what_is_missing_is_said_with_the_one_command_that_installs_it(ground, s
     servers = servers_with(ground, stack, lambda _name: None)
     servers.start(end)
     lines = servers.opening()
-    assert any("sudo apt-get install prometheus prometheus-alertmanager" in line for line in lines)
+    assert any("apt-get install prometheus prometheus-alertmanager" in line for line in lines)
     assert any("Missing: Grafana" in line and "trimtab setup" in line for line in lines)
     assert servers.url_of(ALERTMANAGER) == ""
     only_one = servers_with(ground, stack, {"alertmanager": "/bin/true", "grafana": "/bin/true"}.get)

@@ -126,11 +126,11 @@ class Servers:
         if missing:
             without = ", ".join(_WITHOUT[name] for name in missing)
             packages = " ".join(_PACKAGES[name] for name in missing)
-            yield f"Missing: {' and '.join(missing)} ({without}). To install:  sudo apt-get install {packages}"
+            yield f"Missing: {' and '.join(missing)} ({without}). To install:  apt-get install {packages}"
         if self._has_grafana:
-            yield "Grafana is installed; the demo does not start it. Dashboards for it:  sudo trimtab setup"
+            yield "Grafana is installed; the demo does not start it. Dashboards for it:  trimtab setup"
         else:
-            yield "Missing: Grafana (https://grafana.com/grafana/download). Dashboards for it then:  sudo trimtab setup"
+            yield "Missing: Grafana (https://grafana.com/grafana/download). Dashboards for it then:  trimtab setup"
 
     def _see(self) -> None:
         for server in self._servers.values():

@@ -28,7 +28,10 @@ def own_schema(url: str, *, name: str, is_kept: bool) -> Iterator[str]:
         parsed = make_url(url)
     except ArgumentError as error:
         raise StoreError(f"{url!r} is no database URL. Write postgresql://user@host/name.") from error
-    if parsed.get_backend_name() != "postgresql":
+    backend = parsed.get_backend_name()
+    if backend not in ("postgresql", "sqlite"):
+        raise StoreError(f"trimtab does not speak {backend}. Write postgresql://user@host/name.")
+    if backend == "sqlite":
         yield url
         return
     parsed = parsed.set(drivername="postgresql+psycopg")
