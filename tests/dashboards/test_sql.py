@@ -102,8 +102,8 @@ def newest() -> str | None:
 
 def unmigrated(url: str) -> Database:
     """The database as it is, whatever tables it has."""
-    engine, place = opening._postgresql(opening._parsed(url))
-    return Database(engine, place=place)
+    make, place = opening._postgresql(opening._parsed(url))
+    return Database(make(), place=place)
 
 
 @pytest.mark.parametrize(("name", "title", "target"), PANELS, ids=[f"{one[0]}-{one[1]}" for one in PANELS])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,27 @@ def test_a_relative_file_lies_in_the_state_directory_which_is_made(tmp_path: Pat
     assert database.place == str(directory / "trimtab.db")
     assert database.size_bytes() > 0
     database.close()
+
+
+def test_however_many_read_at_once_writing_waits_for_none_of_them(database: Database) -> None:
+    written = threading.Event()
+
+    def write() -> None:
+        with database.write() as connection:
+            connection.execute(sa.insert(meta).values(key="written", value="meanwhile"))
+        written.set()
+
+    with ExitStack() as readers:
+        for _ in range(12):  # as many as there are connections to PostgreSQL; SQLite has a few more
+            connection = readers.enter_context(database.read())
+            connection.execute(sa.select(meta)).all()
+        if database.is_sqlite:
+            for _ in range(3):
+                readers.enter_context(database.read())
+        writer = threading.Thread(target=write)
+        writer.start()
+        assert written.wait(20), "before: 30 s, and then a StoreError"
+    writer.join()
 
 
 def test_sqlite_is_safe_against_power_loss_and_waits_for_strangers(tmp_path: Path) -> None:

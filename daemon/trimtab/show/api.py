@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
@@ -35,6 +36,7 @@ from trimtab.show.api_pages import page_routes
 from trimtab.show.api_raw import raw_body
 from trimtab.show.api_routes import ApiError, Call, People, Reply, Route, Scope
 from trimtab.show.api_scraped import scraped_routes
+from trimtab.show.api_slow import SlowCalls, TooBusy
 from trimtab.show.api_table import ROUTES
 from trimtab.show.api_types import Check, Decisions, Memory
 from trimtab.show.api_types_history import PastMemory
@@ -98,18 +100,20 @@ def people_app(
     document = msgspec.json.encode(openapi_document(ROUTES))
     peers = Peers(settings.metrics.allow_from, key="metrics.allow_from")
     scraped = scraped_routes(door, peers, exposition=exposition, discovery=discovery)
+    slow = SlowCalls()
     web = web_directory or Path(__file__).parent / "web"
     return Starlette(
-        routes=[*scraped, *(_web_route(people, route) for route in ROUTES), *page_routes(people, document, web)],
+        routes=[*scraped, *(_web_route(people, route, slow) for route in ROUTES), *page_routes(people, document, web)],
         middleware=[Middleware(_SafeHeaders), Middleware(_KnownHost, door=door)],
         exception_handlers={HTTPException: _on_http_error, TrimtabError: _on_no, Exception: _on_failure},
     )
 
 
-def _web_route(people: People, route: Route) -> WebRoute:
+def _web_route(people: People, route: Route, slow: SlowCalls) -> WebRoute:
     async def endpoint(request: Request) -> Response:
         call = await _call(people, route, request)
-        result = await run_in_threadpool(route.handler, people, call)
+        async with slow.one() if route.is_slow(call.query) else nullcontext():
+            result = await run_in_threadpool(route.handler, people, call)
         return await run_in_threadpool(_answer, people, request, result)
 
     path = route.path.replace("{id}", "{id:int}").replace("{job}", "{job:path}")
@@ -212,6 +216,8 @@ async def _on_no(_: Request, error: Exception) -> Response:
         return _problem(error.status, str(error), headers)
     if isinstance(error, TooManyAttempts):
         return _problem(429, str(error), {"Retry-After": str(error.retry_after_seconds)})
+    if isinstance(error, TooBusy):
+        return _problem(503, str(error), {"Retry-After": str(error.retry_after_seconds)})
     is_out_of_reach = isinstance(error, StoreError) and not isinstance(error, LedgerConflict)
     return _problem(503 if is_out_of_reach else 409, str(error))
 

@@ -130,4 +130,6 @@ class Route:
     """The handler gets the body as it came, whatever it is: what is signed is checked byte by byte."""
     body_bytes_max: int = 64 * 1024
     """A decision is a few hundred bytes."""
+    is_slow: Callable[[Any], bool] = lambda _: False
+    """Whether a query reads the past: of those only some run at once (api_slow.py)."""
     tags: tuple[str, ...] = field(default=("board",))

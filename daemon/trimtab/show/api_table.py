@@ -29,12 +29,22 @@ _PAST = ("history",)
 _PEOPLE = ("people",)
 _ALERTS = ("alerts",)
 
+
+def _always(query: object) -> bool:  # noqa: ARG001 - one shape for all
+    return True
+
+
+def _is_past(query: past.BoardQuery) -> bool:
+    return bool(query.at)
+
+
 # fmt: off
 ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/healthz", handler=does.health, response=types.Health, scope=Scope.OPEN,
           summary="Whether the daemon answers", tags=("daemon",)),
     Route(method="GET", path="/api/v1/board", handler=then.board, response=Board, query=past.BoardQuery, scope=_READ,
-          errors=(404, 422, 503), summary="Everything on the start view, as of the last beat, or `at` a moment"),
+          errors=(404, 422, 503), is_slow=_is_past,
+          summary="Everything on the start view, as of the last beat, or `at` a moment"),
     Route(method="GET", path="/api/v1/fleet/metrics", handler=fleet.fleet_metrics, response=fleet.FleetMetrics,
           scope=_READ, errors=(503,), summary="Metrics that the GPUs have now"),
     Route(method="GET", path="/api/v1/fleet/values", handler=fleet.fleet_values, response=fleet.FleetValues,
@@ -73,14 +83,16 @@ ROUTES: tuple[Route, ...] = (
           body=types.ReleaseAll, scope=Scope.ADMIN, errors=(400, 409, 413, 415, 422, 503), tags=_DECIDE,
           summary="Give everything of this daemon back and stay paused; the board says how far it is"),
     Route(method="GET", path="/api/v1/history", handler=then.history, response=GpuHistory, query=past.HistoryQuery,
-          scope=_READ, errors=(422, 503), tags=_PAST, summary="GPUs' series for charts, with a band of their peers"),
+          scope=_READ, errors=(422, 503), is_slow=_always,
+          tags=_PAST, summary="GPUs' series for charts, with a band of their peers"),
     Route(method="GET", path="/api/v1/trends", handler=then.trends, response=Trends, query=past.TrendsQuery,
-          scope=_READ, errors=(404, 422, 503), tags=_PAST,
+          scope=_READ, errors=(404, 422, 503), is_slow=_always, tags=_PAST,
           summary="The strip's numbers over time, and what happened meanwhile"),
     Route(method="GET", path="/api/v1/jobs/{job}/ranks", handler=then.ranks, response=Ranks, query=past.RanksQuery,
-          scope=_READ, errors=(404, 422, 503), tags=_PAST, summary="A job's ranks over time, side by side"),
+          scope=_READ, errors=(404, 422, 503), is_slow=_always,
+          tags=_PAST, summary="A job's ranks over time, side by side"),
     Route(method="GET", path="/api/v1/audit", handler=does.audit, response=types.Audit, query=types.AuditQuery,
-          scope=_READ, errors=(422, 503), tags=("history",), summary="Who did what, why"),
+          scope=_READ, errors=(422, 503), is_slow=_always, tags=("history",), summary="Who did what, why"),
     Route(method="GET", path="/api/v1/doctor", handler=does.doctor, response=types.Doctor, scope=_READ,
           tags=("daemon",), summary="Whether the daemon itself is well, each failure with its fix"),
     Route(method="POST", path="/api/v1/links", handler=who.link, response=types.Link, body=people.AskLink,
@@ -127,10 +139,10 @@ ROUTES: tuple[Route, ...] = (
           body=types.Nothing, scope=_ACT, errors=(400, 404, 409, 413, 415, 422, 503), tags=_ALERTS,
           summary="End a window now; what is still wrong pages"),
     Route(method="GET", path="/api/v1/digest", handler=digests.digest, response=Digest, query=digest_types.DigestQuery,
-          scope=_READ, errors=(422, 503), tags=("history",),
+          scope=_READ, errors=(422, 503), is_slow=_always, tags=("history",),
           summary="What the fleet did, lost and gained in a stretch of time"),
     Route(method="GET", path="/api/v1/digest/text", handler=digests.digest_text, response=digest_types.DigestText,
-          query=digest_types.DigestTextQuery, scope=_READ, errors=(422, 503), tags=("history",),
+          query=digest_types.DigestTextQuery, scope=_READ, errors=(422, 503), is_slow=_always, tags=("history",),
           summary="The same in words, as HTML or Markdown, in English or Chinese"),
     *ONCALL_ROUTES,
 )

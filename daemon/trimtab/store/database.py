@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +37,16 @@ _POSTGRESQL_ARGUMENTS = {
 class Database:
     """An open database with the tables of this version."""
 
-    def __init__(self, engine: Engine, *, place: str) -> None:
-        """Wrap an engine; `place` is the file or the URL without password, as people are told."""
+    def __init__(self, engine: Engine, *, place: str, writer: Engine | None = None) -> None:
+        """Wrap an engine; `place` is the file or the URL without password, as people are told.
+
+        `writer` has connections of its own for what writes: however many read at once, writing waits for none of them.
+        """
         self.place = place
         self.is_sqlite = engine.dialect.name == "sqlite"
         self._engine = engine
-        self._writing = engine.execution_options(**{_WRITES: True})
+        self._writer = writer or engine
+        self._writing = self._writer.execution_options(**{_WRITES: True})
         # SQLite has one writer at a time: beats and API threads queue here, and the busy time-out is for strangers.
         self._one_writer: AbstractContextManager[Any] = threading.Lock() if self.is_sqlite else nullcontext()
 
@@ -74,6 +79,7 @@ class Database:
     def close(self) -> None:
         """Give all connections back."""
         self._engine.dispose()
+        self._writer.dispose()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -92,10 +98,10 @@ def open_database(url: str, *, state_directory: Path, is_left_as_it_is: bool = F
     if is_left_as_it_is:
         _check_is_there(parsed, state_directory)
     if parsed.get_backend_name() == "sqlite":
-        engine, place = _sqlite(parsed, state_directory)
+        make, place = _sqlite(parsed, state_directory)
     else:
-        engine, place = _postgresql(parsed)
-    database = Database(engine, place=place)
+        make, place = _postgresql(parsed)
+    database = Database(make(), place=place, writer=make())
     try:
         if is_left_as_it_is:
             schema.check(database)
@@ -130,17 +136,21 @@ def _parsed(url: str) -> URL:
     return parsed
 
 
-def _sqlite(url: URL, state_directory: Path) -> tuple[Engine, str]:
+def _sqlite(url: URL, state_directory: Path) -> tuple[Callable[[], Engine], str]:
     if not url.database or url.database == ":memory:":
         raise StoreError("store.url names no file, so nothing would outlive the daemon. Write sqlite:///trimtab.db.")
     if not url.database.startswith("file:"):
         path = state_directory / url.database
         _make_directory(path.parent)
         url = url.set(database=str(path))
+    return partial(_sqlite_engine, url), str(url.database)
+
+
+def _sqlite_engine(url: URL) -> Engine:
     engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS})
     sa.event.listen(engine, "connect", _prepare_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine, str(url.database)
+    return engine
 
 
 def _make_directory(directory: Path) -> None:
@@ -176,9 +186,9 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _postgresql(url: URL) -> tuple[Engine, str]:
+def _postgresql(url: URL) -> tuple[Callable[[], Engine], str]:
     url = url.set(drivername="postgresql+psycopg")
     arguments = {key: value for key, value in _POSTGRESQL_ARGUMENTS.items() if key not in url.query}
     # pre_ping: a server that was restarted costs nothing but the transaction that it cut.
-    engine = sa.create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_size=8, max_overflow=8)
-    return engine, url.set(drivername="postgresql").render_as_string(hide_password=True)
+    make = partial(sa.create_engine, url, connect_args=arguments, pool_pre_ping=True, pool_size=4, max_overflow=8)
+    return make, url.set(drivername="postgresql").render_as_string(hide_password=True)
