@@ -34,6 +34,7 @@ _RULES_EVERY = "2s"
 _RESEND_AFTER = "5s"
 """What Prometheus tells before it has found Alertmanager is lost until it says it again; by default after a minute."""
 _ASKS_SECONDS = 1.0
+_WORDS_MAX = 200
 
 Find = Callable[[str], str | None]
 """Name of a program -> its full path."""
@@ -138,7 +139,9 @@ class Servers:
                 continue
             code = server.process.poll()
             if code is not None:
-                self._gone(server, f"{server.name} ended ({_how(code)}). Its last words: {last_line(server.log)}")
+                self._gone(
+                    server, f"{server.name} ended ({_how(code)}). Its last words: {last_line(server.log)[:_WORDS_MAX]}"
+                )
             elif not server.is_ready:
                 server.is_ready = self._answers(f"{server.url}/-/ready")
 
