@@ -17,9 +17,11 @@ test: $(VENV)/.test $(VENV)/.grafana lint cluster ## Lint, types, import contrac
 	@echo "== tests (servers that are found are started; what is skipped is named at the end)"
 	@$(BIN)/python -m tests.in_two $(ARGS)
 
-test-long: $(VENV)/.test cluster ## What takes too long for every change: long outages, every kill, more steps; ARGS as for test
+test-long: $(VENV)/.test $(VENV)/.grafana cluster ## What takes too long for every change: long outages, every kill, more steps; ARGS as for test
 	@echo "== the tests of real clusters, contracts and explorers, at full length"
 	@TRIMTAB_LONG=1 $(BIN)/pytest tests/issue tests/explore tests/contract tests/cluster $(ARGS)
+	@echo "== what is long elsewhere: storms, kills in delivery, faults played to Prometheus"
+	@TRIMTAB_LONG=1 $(BIN)/pytest -m "long and not cluster" --ignore tests/issue --ignore tests/explore --ignore tests/contract $(ARGS)
 
 cluster: $(VENV)/.test ## The control plane that the tests run on: about 15 min cold, kept in ~/.cache; needs Go and root
 	@$(BIN)/python -m tests.cluster.build
