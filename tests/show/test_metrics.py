@@ -279,3 +279,16 @@ if __name__ == "__main__":
     (GOLDEN / "metrics-agent.txt").write_text(text_of(agent_exposition(an_agent_view())))
     (GOLDEN / "metrics-daemon.txt").write_text(text_of(daemon_exposition(a_daemon_view())))
     REFERENCE.write_text(metrics_reference(), encoding="utf-8")
+
+
+def test_a_daemon_that_has_just_begun_calls_no_rack_silent():
+    view = a_daemon_view()
+    assert view.board is not None
+    silent = replace(view.board, nodes=tuple(replace(row, is_silent=True) for row in view.board.nodes))
+    told = {}
+    for seconds in (30.0, 600.0):
+        facts = replace(view.facts, started_at=view.now - timedelta(seconds=seconds))
+        told[seconds] = daemon_exposition(replace(view, board=silent, facts=facts))[0].decode()
+    assert "trimtab_rack_nodes_reporting{" not in told[30.0]
+    assert "trimtab_rack_nodes{" in told[30.0]
+    assert "trimtab_rack_nodes_reporting{" in told[600.0]

@@ -16,6 +16,8 @@ from trimtab.show.metrics_oncall import fill_oncall
 from trimtab.show.metrics_plans import fill_plans
 from trimtab.show.metrics_rollup import fill_rollup
 
+YOUNG_SECONDS = 120.0
+"""A daemon has heard of every node that lives by then: twelve reports at the default interval."""
 FINDINGS_MAX = 1000
 """More open findings than this are not listed one by one; their number is exported all the same."""
 
@@ -31,7 +33,7 @@ def fill_daemon(families: Families, view: DaemonView, *, gpu_series_max: int | N
     _fill_strip(families, view.board.cluster, view.board.strip)
     _fill_board(families, view, view.board)
     _fill_findings(families, view.board, view.facts.oncall.pagers if view.facts.oncall is not None else {})
-    _fill_racks(families, view.board)
+    _fill_racks(families, view.board, is_young=_is_young(view))
     fill_plans(families, view, view.board)
     if view.facts.page_url:
         families.add("trimtab_page_info", 1.0, view.board.cluster, view.facts.page_url)
@@ -172,11 +174,18 @@ def _fill_finding(families: Families, cluster: str, item: OpenFinding, pager: st
     families.add("trimtab_finding_info", 1.0, cluster, item.name, *texts, *names, pager)
 
 
-def _fill_racks(families: Families, board: Board) -> None:
+def _is_young(view: DaemonView) -> bool:
+    started_at = view.facts.started_at
+    return started_at is not None and (view.now - started_at).total_seconds() < YOUNG_SECONDS
+
+
+def _fill_racks(families: Families, board: Board, *, is_young: bool) -> None:
     nodes = Counter(row.rack for row in board.nodes if row.rack)
     reporting = Counter(row.rack for row in board.nodes if row.rack and not row.is_silent)
     for rack, count in sorted(nodes.items()):
         families.add("trimtab_rack_nodes", count, board.cluster, rack)
+        if is_young and not reporting[rack]:
+            continue  # a daemon that has just begun has not heard of it yet: that is no rack that fell silent
         families.add("trimtab_rack_nodes_reporting", reporting[rack], board.cluster, rack)
 
 
