@@ -15,7 +15,7 @@ from tests.fakes.people import NOW, a_board, a_breaker, a_command, a_fault, a_re
 from trimtab.model.advice import FindingState, Severity, Subject
 from trimtab.model.board import Board, CellState, Step
 from trimtab.model.cluster import GpuKey, Queue, Reservation, WorkloadState
-from trimtab.model.command import CommandState, Mode, RecommendationKind, Refusal, Verb, Write
+from trimtab.model.command import Command, CommandState, Gain, Mode, RecommendationKind, Refusal, Verb, Write
 from trimtab.model.reading import GpuState, MigReading
 from trimtab.model.window import Series
 from trimtab.show.board import BoardBox
@@ -360,6 +360,20 @@ def test_commands_that_are_over_leave_after_an_hour_but_one_being_undone_stays()
     settled = replace(a_command(3, state=CommandState.SETTLED), changed_at=long_ago)
     undoing = replace(a_command(4, state=CommandState.SETTLED, undo_requested_by="anna"), changed_at=long_ago)
     assert [row.name for row in a_board(commands=(settled, undoing)).commands] == ["R4"]
+
+
+def test_the_most_urgent_command_stands_first_then_what_gains_most() -> None:
+    def one(id: int, *findings: int, gain: float) -> Command:
+        made = Gain(gpu_hours=gain, horizon_hours=24.0)
+        return a_command(id, recommendation=a_recommendation(findings=findings, purpose=f"p{id}", gain=made))
+
+    over = a_command(13, state=CommandState.SETTLED)
+    mild = replace(a_fault(), id=40, finding=replace(a_fault().finding, severity=Severity.WARNING))
+    urgent, more, less = one(9, 40, 31, gain=5.0), one(11, 40, gain=90.0), one(12, 40, gain=20.0)
+    better = one(10, gain=99.0)
+    board = a_board(findings=(a_fault(), mild), commands=(over, better, less, more, urgent))
+    assert a_fault().finding.severity is Severity.CRITICAL
+    assert [row.name for row in board.commands] == ["R9", "R11", "R12", "R10", "R13"]
 
 
 def test_the_box_hands_out_each_board_once_and_encodes_it_once() -> None:

@@ -19,7 +19,7 @@ from trimtab.show.api_types import (
     Recommendations,
     ReleaseAsked,
 )
-from trimtab.show.rows import RowInput, command_rows
+from trimtab.show.rows import RowInput, command_rows, urgent_first
 
 METRICS_MAX = 20
 """Series of one history request."""
@@ -64,14 +64,14 @@ def finding(people: People, call: Call) -> OpenFinding:
 
 
 def recommendations(people: People, call: Call) -> Recommendations:
-    """Live ones from the board; with state=all, those over as well."""
+    """Live ones from the board, the most urgent first; with state=all, those over as well."""
     shown = board(people, call)
     live = tuple(row for row in shown.commands if row.command.is_live)
     if call.query.state == "live":
         return Recommendations(recommendations=live)
     since = call.now - timedelta(seconds=call.query.since_seconds)
     commands = people.memory.commands(live_only=False, since=since)
-    return Recommendations(recommendations=_rows(people, call, tuple(reversed(commands))))
+    return Recommendations(recommendations=_rows(people, call, urgent_first(commands, shown.findings)))
 
 
 def recommendation(people: People, call: Call) -> CommandRow:

@@ -23,7 +23,7 @@ from trimtab.model.window import Window
 from trimtab.show.circumstances import Circumstances
 from trimtab.show.fleet import FleetInput, node_rows
 from trimtab.show.queues import queue_rows
-from trimtab.show.rows import RowInput, blind_sentences, command_rows, job_rows
+from trimtab.show.rows import RowInput, blind_sentences, command_rows, job_rows, urgent_first
 
 SHOWN_AFTER_END_SECONDS = 3600.0
 """Findings and commands that are over stay on the board this long."""
@@ -74,7 +74,7 @@ def build_board(
     rows = RowInput(
         at=at,
         snapshot=snapshot,
-        commands=_commands_shown(commands, at),
+        commands=_commands_shown(commands, at, shown),
         outcomes=outcomes or {},
         records={rule: record.text for rule, record in (records or {}).items()},
         refusals=refusals,
@@ -184,10 +184,10 @@ def findings_shown(findings: Sequence[OpenFinding], at: datetime) -> tuple[OpenF
     )
 
 
-def _commands_shown(commands: Sequence[Command], at: datetime) -> tuple[Command, ...]:
+def _commands_shown(commands: Sequence[Command], at: datetime, findings: Sequence[OpenFinding]) -> tuple[Command, ...]:
     since = at - timedelta(seconds=SHOWN_AFTER_END_SECONDS)
     shown = [command for command in commands if command.is_live or command.changed_at > since]
-    return tuple(sorted(shown, key=lambda command: (not command.is_live, -command.id)))
+    return urgent_first(shown, findings)
 
 
 @dataclass(slots=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from trimtab.clock import age_text
+from trimtab.model.advice import OpenFinding, Severity
 from trimtab.model.board import CommandRow, JobRow, NodeRow, Step
 from trimtab.model.cluster import ClusterSnapshot, Workload, WorkloadState
 from trimtab.model.command import Command, CommandState, Mode, Outcome, RecommendationKind, Refusal, Verb, Write
@@ -17,6 +18,8 @@ NAMED_SILENT_NODES_MAX = 3
 """More silent nodes than this are counted, not listed."""
 
 _MODES = tuple(Mode)
+_SEVERITIES = tuple(Severity)
+"""From what disturbs nobody to what wakes people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,20 @@ class RowInput:
 def command_rows(given: RowInput) -> tuple[CommandRow, ...]:
     """The commands with what people need beside them, in the order given."""
     return tuple(_command_row(given, command) for command in given.commands)
+
+
+def urgent_first(commands: Iterable[Command], findings: Iterable[OpenFinding]) -> tuple[Command, ...]:
+    """Live ones first, by the worst severity of what they rest on, then by net GPU-hours; those over by number."""
+    severity = {item.id: _SEVERITIES.index(item.finding.severity) for item in findings}
+
+    def key(command: Command) -> tuple[bool, int, float, int]:
+        if not command.is_live:
+            return True, 0, 0.0, -command.id
+        recommendation = command.recommendation
+        worst = max((severity.get(number, 0) for number in recommendation.findings), default=-1)
+        return False, -worst, recommendation.cost.gpu_hours - recommendation.gain.gpu_hours, -command.id
+
+    return tuple(sorted(commands, key=key))
 
 
 def mode_of(rule: str, *, mode: Mode, rule_modes: Mapping[str, Mode]) -> Mode:

@@ -15,7 +15,7 @@ const REFUSALS_SHOWN = 20;
 
 export function renderTodo(container) {
   const { board } = state;
-  const live = board.commands.filter((row) => isLive(row.command)).sort((a, b) => worthOf(b) - worthOf(a));
+  const live = board.commands.filter((row) => isLive(row.command)); // the board has the most urgent first
   const over = board.commands.filter((row) => !isLive(row.command));
   render(container,
     h("h2", { id: "todo-title", key: "title" }, t("todo-title")),
@@ -28,13 +28,6 @@ export function renderTodo(container) {
           h("summary", {}, t("todo-over", { n: number(over.length) })),
           h("ul", { class: "rows" }, over.slice(0, SHOWN_MAX).map(commandItem)))
       : null);
-}
-
-/** What most is gained by stands first; what nobody can approve, last. */
-function worthOf({ command, is_approvable: isApprovable }) {
-  const { gain, cost } = command.recommendation;
-  const net = (gain.gpu_hours - cost.gpu_hours) / Math.max(gain.horizon_hours, 0.1);
-  return net + (command.state !== "proposed" || isApprovable ? 1e6 : 0);
 }
 
 function nothingToDo(board) {
