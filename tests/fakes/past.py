@@ -42,6 +42,7 @@ class HallPast:
             queues=board.queues,
             findings=findings,
             stranded={1: 0, 2: 0, 4: 4, 8: 12},
+            goodput_ratio=0.953,
         )
 
     def trends(
@@ -128,8 +129,9 @@ class HallPast:
 
 def before_the_fault(board: Board) -> Board:
     def node(row: NodeRow) -> NodeRow:
-        if row.name not in GANG:
-            return row
+        if row.name not in GANG:  # for whom a GPU is stranded is not kept
+            cells = tuple(replace(one, workload=None) if one.state is CellState.STRANDED else one for one in row.cells)
+            return replace(row, cells=cells)
         cells = tuple(replace(cell, state=CellState.WORKING, activity_ratio=0.93, findings=()) for cell in row.cells)
         return replace(row, cells=cells, findings=())
 

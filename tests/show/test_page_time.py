@@ -72,6 +72,8 @@ def test_dragged_back_every_part_shows_that_moment_marked_as_past(page: Page, pa
     assert "Nothing here can be decided. Each number is a mean over 60 s." in page.text("#notices .past")
     assert page.text("#beat").startswith("as of 2 Nov ")
     assert "fell off the bus" not in page.text("#wrong")
+    assert "95.3 %" in page.text("#strip"), "what the boards said then"
+    assert "stranded for" not in page.text("#fleet .legend"), "for whom is not kept"
     assert page.ask("document.querySelector('#todo .primary')") is None
     assert page.ask("document.querySelector('#pause button')") is None
     assert abs((past.asked[-1] - NOW).total_seconds() + 6 * 3600) <= 300
@@ -106,8 +108,24 @@ def test_a_link_with_a_moment_opens_it_and_keeps_it_from_view_to_view(page: Page
 def test_a_moment_of_which_nothing_was_kept_says_so(page: Page, served: Served) -> None:
     page.open(f"{served.url}/?at=2026-10-20T12:00:00Z")
     page.until("document.querySelector('#notices .warn')?.innerText.includes('2026-10-20')")
+    page.until("document.querySelector('#todo h2')")
+    for part in ("#strip", "#main"):
+        hidden = page.ask(f"getComputedStyle(document.querySelector('{part}')).visibility")
+        assert hidden == "hidden", "the numbers of now are not shown as those of then"
+    assert page.text("#beat") == ""
     page.click("#notices .warn button")
     page.until("document.querySelector('#todo .primary')")
+
+
+def test_an_address_with_a_moment_that_is_none_says_so_and_shows_nothing(page: Page, served: Served) -> None:
+    page.open(f"{served.url}/?at=garbage")
+    page.until("document.querySelector('#notices .warn')?.innerText.startsWith('garbage in the address is no moment')")
+    page.until("document.querySelector('#todo h2')")
+    assert page.ask("getComputedStyle(document.querySelector('#main')).visibility") == "hidden"
+    page.click("#notices .warn button")
+    page.until("document.querySelector('#todo .primary')")
+    assert page.ask("getComputedStyle(document.querySelector('#main')).visibility") == "visible"
+    assert at(page) == "None"
 
 
 def test_the_scrubber_goes_by_keys_from_mark_to_mark_and_back_to_now(page: Page, past: HallPast) -> None:

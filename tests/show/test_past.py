@@ -34,6 +34,7 @@ from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.board import Board
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import CommandState, Mode
+from trimtab.model.reading import GpuState
 from trimtab.settings import DaemonSettings, IssueSettings
 from trimtab.settings.rollup import RollupSettings
 from trimtab.show.api import people_app
@@ -47,6 +48,7 @@ from trimtab.store.rollup import Rollup
 JOB = "research/llama-70b"
 NODES = ("gpu-00", "gpu-01", "gpu-02")
 SLOW = ("gpu-01", 3)
+GONE = ("gpu-02", 7)
 
 
 class Day:
@@ -77,7 +79,9 @@ class Day:
                 fault = replace(a_finding(id=1, node="gpu-02", gpu=0), opened_at=self.clock.now())
                 self.history.record_findings(Changes(at=self.clock.now(), opened=(fault,)))
             if minute == 20 and fault is not None:
-                words = replace(fault.finding, sentence="gpu-02 GPU 0 fell off again.")
+                words = replace(
+                    fault.finding, sentence="gpu-02 GPU 0 fell off again.", workloads_hit=(JOB,), loss_gpus=4.0
+                )
                 fault = replace(fault, finding=words, changed_at=self.clock.now())
                 self.history.record_findings(Changes(at=self.clock.now(), changed=(fault,)))
             if minute == 25 and fault is not None:
@@ -111,14 +115,16 @@ class Day:
             names = NODES if minute < 35 else NODES[:2]  # gpu-02 says nothing any more
             at = self.clock.now()
             found = [
-                a_delivery(replace(a_report(node, sequence=minute * 60 + tick + 1, at=at), gpus=self.readings(node)))
+                a_delivery(
+                    replace(a_report(node, sequence=minute * 60 + tick + 1, at=at), gpus=self.readings(node, minute))
+                )
                 for node in names
             ]
             self.rollup.add(self.journal.append(found).new)
             self.rollup.roll()
             self.clock.advance(20)
 
-    def readings(self, node: str) -> tuple[object, ...]:
+    def readings(self, node: str, minute: int = 0) -> tuple[object, ...]:
         found = []
         for index in range(8):
             is_held = node != "gpu-02"
@@ -127,7 +133,9 @@ class Day:
                 values["sm_clock_hertz"] = 1.1e9
             elif is_held:
                 values["sm_clock_hertz"] = 1.75e9 + self._chance.uniform(-1e7, 1e7)
-            found.append(a_reading(node, index, values=values))
+            is_lost = (node, index) == GONE and 26 <= minute < 29
+            state = GpuState.LOST if is_lost else GpuState.OK
+            found.append(a_reading(node, index, values={} if is_lost else values, state=state))
         return tuple(found)
 
 
@@ -232,6 +240,19 @@ def test_a_node_that_said_nothing_is_silent_in_the_past_too(served: Served) -> N
 
 def test_a_cordoned_node_is_out_of_service_then(served: Served) -> None:
     assert {cell["state"] for cell in board_at(served, 32.5)["nodes"][2]["cells"]} == {"unusable"}
+
+
+def test_goodput_is_what_the_boards_said_then_and_not_what_later_words_make_of_it(served: Served, day: Day) -> None:
+    for minute in (17, 22):
+        assert board_at(served, minute + 0.5)["strip"]["goodput_ratio"] == day.boards[minute].strip.goodput_ratio
+    assert day.boards[17].strip.goodput_ratio == 1.0
+    assert day.boards[22].strip.goodput_ratio == 0.75
+
+
+def test_a_lost_gpu_is_lost_then_and_not_out_of_use(served: Served) -> None:
+    cells = {cell["uuid"]: cell["state"] for cell in board_at(served, 27.5)["nodes"][2]["cells"]}
+    assert cells.pop(gpu_uuid(*GONE)) == "lost"
+    assert set(cells.values()) == {"free"}
 
 
 def test_where_nothing_was_kept_the_answer_says_what_is(served: Served) -> None:

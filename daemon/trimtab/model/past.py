@@ -38,6 +38,8 @@ class PastFleet:
     outcomes: Mapping[int, Outcome] = field(default_factory=dict)
     """By command id, those that were known then."""
     stranded: Mapping[int, int] = field(default_factory=dict)
+    goodput_ratio: float | None = None
+    """The mean of what the boards of that step said; None = not kept."""
     mode: Mode | None = None
     """None = not kept."""
     is_paused: bool = False

@@ -41,6 +41,8 @@ def past_board(people: People, fleet: PastFleet) -> Board:
     open_findings = tuple(one for one in fleet.findings if one.state is FindingState.OPEN)
     reporting = sum(1 for node in fleet.nodes for cell in node.cells if cell.state is not CellState.SILENT)
     strip = strip_of(fleet.nodes, open_findings, fleet.stranded, gpus_reporting=reporting)
+    if fleet.goodput_ratio is not None:  # what was said then, not reckoned anew from means and later findings
+        strip = replace(strip, goodput_ratio=fleet.goodput_ratio)
     mode = fleet.mode or (latest.board.mode if latest is not None else None)
     if mode is None:
         raise ApiError(503, "The daemon has just started and has not judged yet. Try again in a few seconds.")

@@ -73,7 +73,7 @@ def fleet_at(reader: RollupReader, at: datetime) -> PastFleet | None:
         findings = findings_at(connection, reader.cluster, at)
         commands = commands_at(connection, reader.cluster, at)
         outcomes = outcomes_at(connection, reader.cluster, (one.id for one in commands), at)
-        stranded = _stranded(connection, reader.cluster, tier, bucket_ms)
+        said = _boards_said(connection, reader.cluster, tier, bucket_ms)
     workloads = {number: tenure.workload for number, tenure in tenures.items()}
     nodes = _nodes(rows, names, workloads, _marks(findings), stood.nodes)
     jobs = _jobs(nodes, stood.jobs)
@@ -87,7 +87,8 @@ def fleet_at(reader: RollupReader, at: datetime) -> PastFleet | None:
         findings=findings,
         commands=commands,
         outcomes=outcomes,
-        stranded=stranded,
+        stranded=_stranded(said),
+        goodput_ratio=None if said is None else said.goodput_ratio,
         mode=Mode(stood.board.mode) if stood.board is not None else None,
         is_paused=stood.board.is_paused if stood.board is not None else False,
         pauses=stood.board.pauses if stood.board is not None else (),
@@ -161,10 +162,11 @@ def _cell(row: tuple[Any, ...], name: GpuName, workload: str, findings: tuple[in
 def _state(row: tuple[Any, ...], *, is_held: bool) -> CellState:
     states = row[2:_LAST_STATE]
     place = states.index(max(states))
+    is_heard = row[_LAST_STATE] > 0 or row[_LAST_STATE + 3] is not None
     if place == _OUT:
-        return CellState.LOST if is_held else CellState.UNUSABLE
+        # One that is out of use still says how warm it is and what it draws; one that is gone says nothing.
+        return CellState.LOST if is_held or not is_heard else CellState.UNUSABLE
     if place == _UNKNOWN:
-        is_heard = row[_LAST_STATE] > 0 or row[_LAST_STATE + 3] is not None
         return CellState.UNKNOWN if is_heard else CellState.SILENT
     return _BY_PLACE[place] or CellState.UNKNOWN
 
@@ -255,10 +257,14 @@ def _queues(jobs: Sequence[JobRow], facts: Mapping[str, QueueFact]) -> tuple[Que
     )
 
 
-def _stranded(connection: Connection, cluster: str, tier: Tier, at_ms: int) -> Mapping[int, int]:
+def _boards_said(connection: Connection, cluster: str, tier: Tier, at_ms: int) -> Any:  # noqa: ANN401 - a row
+    """What the boards of a step said themselves, as means; None where none was published then."""
     boards = rollup_boards.c
     wanted = (boards.cluster == cluster, boards.tier_seconds == tier.seconds, boards.at_ms == at_ms)
-    row = connection.execute(sa.select(rollup_boards).where(*wanted)).one_or_none()
+    return connection.execute(sa.select(rollup_boards).where(*wanted)).one_or_none()
+
+
+def _stranded(row: Any) -> Mapping[int, int]:  # noqa: ANN401 - a row
     if row is None:
         return {}
     found = {size: getattr(row, f"stranded_{size}") for size in (1, 2, 4, 8)}

@@ -210,7 +210,7 @@ function legend() {
   const { counts, jobs } = state.fleet;
   const forms = FORMS.filter((form) => (form === "cordoned" ? counts.hasCordon : counts.states[STATE[form]]));
   const stranded = [...counts.strandedFor].map((job) => jobs[job]?.name).filter(Boolean);
-  const words = (form) => (form === "stranded" ? t("legend-stranded-for", { jobs: stranded.join(", ") }) : form === "cordoned" ? t("cordoned") : cellWords(form));
+  const words = (form) => (form === "stranded" && stranded.length ? t("legend-stranded-for", { jobs: stranded.join(", ") }) : form === "cordoned" ? t("cordoned") : cellWords(form));
   const waits = state.lookups.waiting.length;
   return h("div", { class: "legend", key: "legend" },
     shown.classOf ? severities() : scale(shown),

@@ -26,7 +26,8 @@ export function renderHead() {
   render(byId("language"), languages());
   byId("language").setAttribute("aria-label", t("language"));
   render(byId("person"), ...person());
-  document.body.classList.toggle("is-past", Boolean(state.past));
+  document.body.classList.toggle("is-past", Boolean(state.past?.board || state.past?.error));
+  document.body.classList.toggle("is-blank", Boolean(state.past?.isBlank && !state.past.board));
   tickBeat();
 }
 
@@ -58,12 +59,20 @@ function openCount(board) {
   return open ? `(${open}) ` : "";
 }
 
+/** That its times are not those of the wall. */
+function simulatedMark(board) {
+  if (!board.clock_speed) return null;
+  const speed = String(Math.round(board.clock_speed * 10) / 10);
+  return h("span", { class: "simulated", title: t("clock-simulated-means", { at: dayClock(board.at), speed }) }, " · ", t("clock-simulated", { speed }));
+}
+
 /** The age of the beat, each second; and what to say when nothing comes. */
 export function tickBeat() {
   const beat = byId("beat");
   const seconds = state.live ? (performance.now() - state.receivedMs) / 1000 : 0;
   if (state.past?.board) render(beat, h("b", {}, t("beat-past", { at: dayClock(state.board.at) })));
-  else if (state.live) render(beat, t("beat-age", { age: age(seconds) }));
+  else if (state.past?.error) render(beat);
+  else if (state.live) render(beat, t("beat-age", { age: age(seconds) }), simulatedMark(state.live.board));
   beat.classList.toggle("late", seconds > WORRY_SECONDS);
   render(byId("notices"), ...notices(seconds));
 }

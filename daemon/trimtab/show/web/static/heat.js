@@ -18,14 +18,19 @@ const METRICS = {
   pcie_bytes_per_second: "bytes_per_second",
   dram_active_ratio: "ratio",
 };
+const BY_RULE = { hotspot: "sm_clock_hertz", straggler: "sm_clock_hertz" };
 const SPANS = [900, 3600, 21600, 86400];
 const AGAIN_MS = 15_000;
 const ROWS_TALL_MAX = 420;
 const LABEL = 92;
-const view = { metric: "activity_ratio", span: 3600, job: null, said: null, error: "", askedMs: -Infinity, askedFor: "", at: null };
+const view = { metric: "activity_ratio", chosenFor: null, settledFor: null, span: 3600, job: null, said: null, error: "", askedMs: -Infinity, askedFor: "", at: null };
 
 /** The strip with its choices; asks for what it shows, and again while it is open. */
-export function heatStrip(job) {
+export function heatStrip(job, open) {
+  if (view.chosenFor !== job.id && (view.settledFor !== job.id || open.length)) {
+    view.metric = metricFor(open);
+    view.settledFor = job.id;
+  }
   want(job);
   return [
     h("div", { class: "heat-head" },
@@ -36,10 +41,17 @@ export function heatStrip(job) {
   ];
 }
 
+/** What its findings are seen in: their detector's own series, else what the rule is about; else how busy it is. */
+function metricFor(open) {
+  const judged = open.flatMap(({ finding }) => [...(finding.facts?.series || "").split(" "), BY_RULE[finding.rule]]);
+  return judged.find((name) => METRICS[name]) || "activity_ratio";
+}
+
 function choose(what, label, options) {
   const on = {
     change(event) {
       view[what] = what === "span" ? Number(event.target.value) : event.target.value;
+      if (what === "metric") view.chosenFor = view.job;
       view.askedMs = -Infinity;
       changed();
     },
@@ -78,9 +90,10 @@ function want(job) {
 function strip(said) {
   if (!said.rows.length) return h("p", { class: "dim" }, t("heat-nothing"));
   const unit = said.unit || METRICS[said.metric];
-  const label = t("heat-label", { what: t(`heat-${said.metric}`), rows: String(said.rows.length), suspect: said.suspect_text || t("heat-nobody") });
+  const nobody = t("heat-nobody", { what: t(`heat-${said.metric}`) });
+  const label = t("heat-label", { what: t(`heat-${said.metric}`), rows: String(said.rows.length), suspect: said.suspect_text || nobody });
   return h("figure", { class: "heat", key: `heat-${said.metric}` },
-    said.suspect_text ? h("p", { class: "suspect" }, h("span", { class: "suspect-mark", "aria-hidden": "true" }, "▶"), " ", full(said.suspect_text)) : h("p", { class: "dim" }, t("heat-nobody")),
+    said.suspect_text ? h("p", { class: "suspect" }, h("span", { class: "suspect-mark", "aria-hidden": "true" }, "▶"), " ", full(said.suspect_text)) : h("p", { class: "dim" }, nobody),
     h("div", { class: "heat-box" },
       kept("canvas", { key: "heat", tabindex: "0", role: "img", "aria-label": label, on: { pointermove: onMove, pointerleave: () => tell(null), keydown: onKey, blur: () => tell(null), click: openRank } }, mount, draw),
       h("div", { class: "tip", key: "tip", hidden: true, "data-keep": true, keep: true, role: "status", mount: () => {}, refresh: () => {} })),

@@ -30,7 +30,7 @@ export function jobView({ id }) {
       job.recommendation === null ? null : fact("recommended", link(`/r/${job.recommendation}`, {}, `R${job.recommendation}`))),
     part(t(job.cells.length ? "why-slow" : "why-waits"), causes(job, open)),
     findings.length ? part(t("job-hit"), h("ul", { class: "rows" }, findings.map(findingItem))) : null,
-    job.cells.length ? part(t("job-ranks"), heatStrip(job)) : null,
+    job.cells.length ? part(t("job-ranks"), heatStrip(job, open)) : null,
     job.cells.length ? part(t("job-nodes"), nodeList(job)) : null,
     elsewhere(job),
   ];

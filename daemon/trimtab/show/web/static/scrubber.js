@@ -24,12 +24,23 @@ export function startPast() {
   const look = () => {
     const at = new URLSearchParams(location.search).get("at");
     const seconds = at ? Date.parse(at) / 1000 : NaN;
-    if (Number.isNaN(seconds)) {
+    if (!at) {
       if (state.past) forget();
-    } else if (state.past?.at !== iso(seconds)) go(seconds, 0);
+    } else if (Number.isNaN(seconds)) refuse(at);
+    else if (state.past?.at !== iso(seconds)) {
+      state.past = { ...(state.past || {}), isBlank: true };
+      go(seconds, 0);
+    }
   };
   addEventListener("popstate", look);
   look();
+}
+
+/** An address whose moment cannot be read shows neither then nor now. */
+function refuse(at) {
+  forget();
+  state.past = { at, isBlank: true, error: t("past-no-moment", { at: at.slice(0, 40), example: iso(Date.now() / 1000) }) };
+  changed();
 }
 
 const iso = (seconds) => new Date(seconds * 1000).toISOString().replace(/\.\d+Z$/, "Z");
@@ -65,7 +76,7 @@ async function ask(at) {
     if (!aborter.signal.aborted && state.past) takePast(at, board);
   } catch (error) {
     if (error.name === "AbortError" || !state.past) return;
-    state.past = { ...state.past, isAsking: false, error: error.message };
+    state.past = { at, isBlank: true, error: error.message };
     changed();
   }
 }

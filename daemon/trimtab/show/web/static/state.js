@@ -7,7 +7,7 @@ export const state = {
   fleet: null,
   lookups: null,
   live: null, // { board, fleet }: the last one, also while the past is shown
-  past: null, // { at, isAsking, error } while a moment of the past is looked at
+  past: null, // { at, isAsking, error, isBlank, board, fleet } while a moment of the past is looked at
   receivedMs: 0, // performance.now() when the board with this `at` came
   trouble: null, // { sentence, status } while the line is down
   me: null, // { name, role, … } once the daemon has said who is signed in (signin.js asks)

@@ -192,6 +192,8 @@ language = Language
 person-signed-out = signed out
 beat-age = beat { $age } ago
 beat-past = as of { $at }
+clock-simulated = simulated clock × { $speed }
+clock-simulated-means = A simulated cluster: there it is { $at }, and its clock runs { $speed } times as fast as yours.
 line-first-board = Asking the daemon for its first board.
 line-signed-out = You are signed out; what is shown is old. Sign in, or make a new link on the daemon's host:
 line-silent = No word from the daemon for { $age }. What is shown is of { $at }; trying again.
@@ -540,7 +542,7 @@ heat-dram_active_ratio = memory bandwidth used
 heat-nvlink_bytes_per_second = NVLink traffic
 heat-pcie_bytes_per_second = PCIe traffic
 heat-label = { $what } of { $rows } ranks over time. { $suspect }
-heat-nobody = No rank stands out.
+heat-nobody = No rank stands out in { $what }.
 heat-nothing = Nothing of its ranks was kept in this time.
 heat-unknown = not known
 heat-table = The same as a table
@@ -575,6 +577,7 @@ scrubber-marks = { $findings } findings opened, { $commands } changes of command
 past-asking = Asking how it was at { $at }.
 past-shown = This is the past: { $at }. Nothing here can be decided.
 past-means = Each number is a mean over { $span }.
+past-no-moment = { $at } in the address is no moment, so nothing is shown. Write it as ?at={ $example }.
 past-back = back to now
 
 ## End of the page

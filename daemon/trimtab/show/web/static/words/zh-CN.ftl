@@ -163,8 +163,8 @@ cell-lost = 丢失
 cell-unusable = 停用
 cell-silent = 失联：没有新上报
 cell-unknown = 未知
-cordoned = 已 cordon
-cordoned-by = 被 { $who } cordon
+cordoned = 已隔离
+cordoned-by = 由 { $who } 隔离
 
 ## The page: head and line
 skip-to-todo = 跳到“要做什么”
@@ -181,6 +181,8 @@ language = 语言
 person-signed-out = 已退出
 beat-age = { $age }前更新
 beat-past = { $at } 的状态
+clock-simulated = 模拟时钟 × { $speed }
+clock-simulated-means = 这是模拟集群：其时间为 { $at }，时钟速度是实际的 { $speed } 倍。
 line-first-board = 正在向守护进程取第一份看板。
 line-signed-out = 你已退出登录，显示的是旧数据。请登录，或在守护进程所在主机上生成新链接：
 line-silent = 守护进程已 { $age }没有消息。显示的是 { $at } 的数据；正在重试。
@@ -240,7 +242,7 @@ strip-beside-spare = ，另有备用 { $n } 块
 strip-not-known = { $n } 块未知
 strip-none = 没有
 strip-nothing-held = 没有被占用的
-strip-of-held = 占被持有的 GPU
+strip-of-held = 占在用 GPU 的比例
 strip-change = 自 { $at } 起 { $change }
 
 ## The page: the fleet
@@ -528,7 +530,7 @@ heat-dram_active_ratio = 显存带宽占用
 heat-nvlink_bytes_per_second = NVLink 流量
 heat-pcie_bytes_per_second = PCIe 流量
 heat-label = { $rows } 个 rank 的{ $what }随时间变化。{ $suspect }
-heat-nobody = 没有突出的 rank。
+heat-nobody = 按{ $what }看，没有突出的 rank。
 heat-nothing = 这段时间没有保留它的 rank 数据。
 heat-unknown = 未知
 heat-table = 以表格显示
@@ -563,6 +565,7 @@ scrubber-marks = 打开 { $findings } 个问题，命令变更 { $commands } 次
 past-asking = 正在查询 { $at } 的状态。
 past-shown = 这是过去：{ $at }。这里不能作决定。
 past-means = 每个数字是 { $span }的均值。
+past-no-moment = 地址中的 { $at } 不是一个时刻，因此不显示任何内容。请写成 ?at={ $example }。
 past-back = 回到现在
 
 ## End of the page
