@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import a_finding, a_node, a_snapshot
+from tests.builders import a_finding, a_node, a_snapshot, a_workload
 from tests.fakes.clock import START
 
-from trimtab.model.advice import Action, FindingState
+from trimtab.model.advice import UNPROVED, Action, FindingState
+from trimtab.model.cluster import WorkloadState
 from trimtab.model.command import Budget, RecommendationKind, Verb, Write
 from trimtab.plan.planner import Planner
 from trimtab.plan.restore import TakenOut
@@ -20,10 +21,13 @@ FAULT = replace(a_finding(id=31, node="gpu-07", action=Action.CORDON_REBOOT, is_
 CLOSED = replace(FAULT, state=FindingState.CLOSED, closed_at=START, close_reason=GATE)
 
 
-def propose(*rested_on, still_open=()):
+HOT = replace(CLOSED, id=4, finding=replace(CLOSED.finding, facts={UNPROVED: "nothing ran on it"}))
+
+
+def propose(*rested_on, still_open=(), jobs=()):
     nodes = [a_node("gpu-07", is_cordoned=True, cordoned_by=MARK), a_node("gpu-08")]
     out = TakenOut(node="gpu-07", mark=MARK, command="R11", findings=rested_on)
-    return Planner(PlanSettings()).propose(a_snapshot(nodes), still_open, Budget(), taken_out=[out])
+    return Planner(PlanSettings()).propose(a_snapshot(nodes, jobs), still_open, Budget(), taken_out=[out])
 
 
 def test_a_met_gate_gives_the_node_back_by_lifting_exactly_that_cordon():
@@ -34,11 +38,25 @@ def test_a_met_gate_gives_the_node_back_by_lifting_exactly_that_cordon():
     assert advice.gain.gpus_unlocked == 8
 
 
+@pytest.mark.parametrize(("pods", "used"), [(0, 0), (4, 4), (12, 8)])
+def test_it_is_worth_what_would_use_it(pods, used):
+    waits = a_workload("eval-9", pods=pods, gpus_per_pod=1, state=WorkloadState.WAITING)
+    plan = propose(CLOSED, jobs=[waits] if pods else [])
+    (advice,) = [one for one in plan.recommendations if one.rule == "restore"]
+    assert advice.gain.gpu_hours == used * advice.gain.horizon_hours
+
+
 @pytest.mark.parametrize(
     ("rested_on", "still_open", "said"),
     [
         ((FAULT,), (FAULT,), f"gpu-07 stays out: F31 is open; its gate is: {GATE}."),
         ((CLOSED,), (replace(FAULT, id=40),), "gpu-07 stays out: another finding about it is open."),
+        (
+            (CLOSED, HOT),
+            (),
+            "gpu-07 stays out: F4 ended while nothing ran on it, which proves nothing. "
+            "Once it is repaired, or tried under load, give it back: trimtab undo R11.",
+        ),
         ((), (), "gpu-07 stays out: nobody knows what R11 rested on."),
     ],
 )

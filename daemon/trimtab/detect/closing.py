@@ -11,7 +11,7 @@ from trimtab.detect.fleet import Fleet
 from trimtab.detect.incident import HOLDERS, moment_of
 from trimtab.detect.xid import RECOVERY, recovery_of
 from trimtab.model.advice import Finding, OpenFinding
-from trimtab.model.cluster import GpuKey
+from trimtab.model.cluster import GpuKey, WorkloadState
 from trimtab.model.reading import EventKind, GpuState
 from trimtab.model.window import GpuNow, Window
 
@@ -36,6 +36,17 @@ class CloseRule:
     needs_device: bool = False
     """GPUs answer, the driver asks for nothing, and the reset that was needed has been seen."""
     is_since_last_event: bool = False
+    needs_load: bool = False
+    """Its sign shows only while work runs: that it ends on an empty node proves nothing."""
+
+    @property
+    def gate(self) -> str:
+        """What ends it, and what lets a node that was taken out for it return."""
+        if not self.needs_load:
+            return self.reason
+        return (
+            f"{self.reason} with work on it; of an empty node that proves nothing, so a person says that it is repaired"
+        )
 
 
 _DEFAULT = CloseRule(quiet_seconds=60.0, reason="clear for a minute")
@@ -57,8 +68,8 @@ CLOSE_RULES: Mapping[str, CloseRule] = {
     "contradiction": CloseRule(quiet_seconds=120.0, reason="the agent and the API agree again", needs_snapshot=True),
     "hung_job": CloseRule(quiet_seconds=60.0, reason="it moves again, or is over"),
     "idle_gpu": CloseRule(quiet_seconds=60.0, reason="used, or given back", needs_snapshot=True),
-    "straggler": CloseRule(quiet_seconds=60.0, reason="no longer slow", needs_snapshot=True),
-    "hotspot": CloseRule(quiet_seconds=60.0, reason="no longer hot"),
+    "straggler": CloseRule(quiet_seconds=60.0, reason="no longer slow", needs_snapshot=True, needs_load=True),
+    "hotspot": CloseRule(quiet_seconds=60.0, reason="no longer hot", needs_load=True),
 }
 
 
@@ -66,6 +77,19 @@ def rule_of(finding: Finding) -> CloseRule:
     """The close rule of a finding."""
     kind = finding.facts.get("kind")
     return CLOSE_RULES.get(f"{finding.rule}:{kind}", CLOSE_RULES.get(finding.rule, _DEFAULT))
+
+
+def unproved(finding: Finding, fleet: Fleet) -> str | None:
+    """Why it proves nothing that the sign of a finding is gone now, as the end of "it ended while"; None = it does."""
+    nodes = _nodes(finding)
+    if not rule_of(finding).needs_load or not nodes:
+        return None
+    if fleet.window.snapshot is None:
+        return "nobody knew what ran on it"
+    gpu = finding.subject.gpu
+    places = [(node, each) for node in nodes for each in ((gpu,) if gpu else fleet.node_gpus(node))]
+    held = [workload for place in places if (workload := fleet.workload(*place)) is not None]
+    return None if any(one.state is WorkloadState.RUNNING for one in held) else "nothing ran on it"
 
 
 class Sight(StrEnum):

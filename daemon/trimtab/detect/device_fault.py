@@ -13,6 +13,7 @@ from trimtab.detect.closing import ENERGY, NODES
 from trimtab.detect.condition import Condition, conditions_of
 from trimtab.detect.corroborate import LinkPeers, Proof, proof_of
 from trimtab.detect.fleet import Fleet, count_text
+from trimtab.detect.hits import PLACES, places_text
 from trimtab.detect.incident import MEMBERS, members_text, moment_text
 from trimtab.detect.merge import merge
 from trimtab.detect.runs import Device, Run, devices_of
@@ -250,6 +251,7 @@ def _facts(case: Case, action: Action, proof: Proof, fleet: Fleet) -> dict[str, 
         "gpu": gpu or None,
         ENERGY: _energy(case, fleet),
         NODES: " ".join(nodes) if len(nodes) > 1 else None,
+        PLACES: places_text(case.places) if case.kind in (CaseKind.DEVICE, CaseKind.WATCH) and nodes[0] else None,
     }
     return facts | {key: value for key, value in optional.items() if value}
 

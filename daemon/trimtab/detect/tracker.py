@@ -10,11 +10,22 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from trimtab.detect.closing import ENERGY, RESET_SEEN, Sight, clear_from, is_over, reset_seen_at, rule_of, sight_of
+from trimtab.detect.closing import (
+    ENERGY,
+    RESET_SEEN,
+    Sight,
+    clear_from,
+    is_over,
+    reset_seen_at,
+    rule_of,
+    sight_of,
+    unproved,
+)
 from trimtab.detect.fleet import Fleet
 from trimtab.detect.grouping import Sighting, groups_of
+from trimtab.detect.hits import hit_now
 from trimtab.detect.incident import MEMBERS, digest, members_of, moment_of, moment_text
-from trimtab.model.advice import Finding, FindingState, OpenFinding, Severity
+from trimtab.model.advice import UNPROVED, Finding, FindingState, OpenFinding, Severity
 from trimtab.model.window import Window
 
 FLAP_SECONDS = 600.0
@@ -190,7 +201,7 @@ class _Beat:
             opened_at=self.at,
             changed_at=self.at,
             last_seen_at=self.at,
-            gate=rule_of(finding).reason,
+            gate=rule_of(finding).gate,
         )
         self.next_id += 1
         self.opened.append(found)
@@ -207,7 +218,7 @@ class _Beat:
             closed_at=None,
             close_reason=None,
             clear_since=None,
-            gate=rule_of(finding).reason,
+            gate=rule_of(finding).gate,
         )
         self.opened.append(found)
         self.after.append(found)
@@ -226,6 +237,7 @@ class _Beat:
             joined, step = _as_it_was(old, joined, **{EASED_SINCE: since}), 0
         elif step == 0 and joined.sentence != old.sentence and not self._may_reword(found):
             joined = replace(joined, sentence=old.sentence)
+        joined = hit_now(joined, old, self.fleet)
         is_news = (joined.action, joined.severity, joined.sentence) != (old.action, old.severity, old.sentence)
         is_told = is_news and (step > 0 or not _is_snoozed(found, self.at))
         after = replace(
@@ -233,7 +245,7 @@ class _Beat:
             finding=joined,
             last_seen_at=self.at,
             clear_since=None,
-            gate=rule_of(joined).reason,
+            gate=rule_of(joined).gate,
             changed_at=self.at if is_told else found.changed_at,
         )
         self.after.append(after)
@@ -265,14 +277,15 @@ class _Beat:
         if self.judged is not None and found.finding.rule not in self.judged:
             self.after.append(found)
             return
-        found = self._with_reset(found)
+        was, found = found, self._with_reset(found)
+        found = replace(found, finding=hit_now(found.finding, found.finding, self.fleet))
         sight, why = sight_of(found, self.window, self.fleet)
         if sight is Sight.GONE:
             self._close(found, why)
         elif sight is Sight.WELL:
-            self._well(found, why)
+            self._well(found, why, was=was)
         else:
-            self._not_well(found, sight, why)
+            self._not_well(found, sight, why, was=was)
 
     def _with_reset(self, found: OpenFinding) -> OpenFinding:
         if RESET_SEEN in found.finding.facts:
@@ -283,22 +296,26 @@ class _Beat:
         facts = {**found.finding.facts, RESET_SEEN: moment_text(seen_at)}
         return replace(found, finding=replace(found.finding, facts=facts))
 
-    def _well(self, found: OpenFinding, why: str) -> None:
+    def _well(self, found: OpenFinding, why: str, *, was: OpenFinding) -> None:
         since = found.clear_since or clear_from(found, self.at)
+        doubt = unproved(found.finding, self.fleet)
+        if doubt is not None:
+            facts = {**found.finding.facts, UNPROVED: doubt}
+            found = replace(found, finding=replace(found.finding, facts=facts))
         if is_over(found, since, self.at):
             self._close(replace(found, clear_since=since), why)
             return
-        self._keep(found, replace(found, clear_since=since, finding=_without(found.finding, UNSEEN_SINCE, UNSEEN_WHY)))
+        self._keep(was, replace(found, clear_since=since, finding=_without(found.finding, UNSEEN_SINCE, UNSEEN_WHY)))
 
-    def _not_well(self, found: OpenFinding, sight: Sight, why: str) -> None:
-        facts = dict(found.finding.facts)
+    def _not_well(self, found: OpenFinding, sight: Sight, why: str, *, was: OpenFinding) -> None:
+        facts = {name: text for name, text in found.finding.facts.items() if name != UNPROVED}
         if sight is Sight.UNSEEN:
             facts.setdefault(UNSEEN_SINCE, moment_text(self.at))
             facts[UNSEEN_WHY] = f"cannot be seen: {why}"
         else:
             facts.pop(UNSEEN_SINCE, None)
             facts[UNSEEN_WHY] = f"stays open: {why}"
-        self._keep(found, replace(found, clear_since=None, finding=replace(found.finding, facts=facts)))
+        self._keep(was, replace(found, clear_since=None, finding=replace(found.finding, facts=facts)))
 
     def _keep(self, before: OpenFinding, after: OpenFinding) -> None:
         self.after.append(after)
@@ -357,9 +374,9 @@ def _without(finding: Finding, *facts: str) -> Finding:
     return replace(finding, facts={name: text for name, text in finding.facts.items() if name not in facts})
 
 
-_PASSING = (RESET_SEEN, UNSEEN_SINCE, UNSEEN_WHY)
+_PASSING = (RESET_SEEN, UNPROVED, UNSEEN_SINCE, UNSEEN_WHY)
 """Facts of a time in which the detector did not say so; they end when it says so again."""
-_KEPT_FACTS = (RESET_SEEN, EASED_SINCE, UNSEEN_SINCE, UNSEEN_WHY)
+_KEPT_FACTS = (RESET_SEEN, UNPROVED, EASED_SINCE, UNSEEN_SINCE, UNSEEN_WHY)
 
 
 def _is_worth_keeping(before: OpenFinding, after: OpenFinding) -> bool:
@@ -369,5 +386,7 @@ def _is_worth_keeping(before: OpenFinding, after: OpenFinding) -> bool:
     if before.finding.is_corroborated != after.finding.is_corroborated:
         return True
     if members_of(before.finding) != members_of(after.finding):
+        return True
+    if before.finding.workloads_hit != after.finding.workloads_hit:
         return True
     return any(before.finding.facts.get(name) != after.finding.facts.get(name) for name in _KEPT_FACTS)

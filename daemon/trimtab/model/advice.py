@@ -103,6 +103,10 @@ class Finding:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
+UNPROVED = "unproved"
+"""Fact of a finding that ended although nothing proves it well, as the end of "it ended while": `nothing ran on it`."""
+
+
 class FindingState(StrEnum):
     """Whether a finding still stands."""
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from trimtab.model.advice import FindingState, OpenFinding, Subject
+from trimtab.model.advice import UNPROVED, FindingState, OpenFinding, Subject
+from trimtab.model.cluster import Node
 from trimtab.model.command import Cost, Gain, Recommendation, RecommendationKind, Verb, Write
 from trimtab.plan.draft import Draft, nodes_in_doubt
 from trimtab.plan.phrase import gpu_hours_text, list_text
@@ -46,7 +47,17 @@ def _missing(one: TakenOut, in_doubt: frozenset[str]) -> str | None:
     still = [found for found in one.findings if found.state is FindingState.OPEN]
     if still:
         return f"{still[0].name} is open; its gate is: {still[0].gate or 'not known'}."
-    return "another finding about it is open." if one.node in in_doubt else None
+    if one.node in in_doubt:
+        return "another finding about it is open."
+    return next((_doubt(found, one.command) for found in one.findings if UNPROVED in found.finding.facts), None)
+
+
+def _doubt(found: OpenFinding, command: str) -> str:
+    """What ended only since the node was emptied comes back with the next job: a person answers for the repair."""
+    return (
+        f"{found.name} ended while {found.finding.facts[UNPROVED]}, which proves nothing. "
+        f"Once it is repaired, or tried under load, give it back: trimtab undo {command}."
+    )
 
 
 def _recommend(draft: Draft, one: TakenOut, purpose: str) -> None:
@@ -56,7 +67,6 @@ def _recommend(draft: Draft, one: TakenOut, purpose: str) -> None:
     gpus = 1 if one.gpu else sum(1 for gpu in node.gpus if gpu.is_usable)
     what = f"GPU {next((gpu.index for gpu in node.gpus if gpu.uuid == one.gpu), '?')} of {one.node}"
     verb = Verb.UNTAINT_DEVICE if one.gpu else Verb.UNCORDON
-    hours = draft.settings.horizon_hours
     draft.accept(
         Recommendation(
             kind=RecommendationKind.UNCORDON,
@@ -68,15 +78,24 @@ def _recommend(draft: Draft, one: TakenOut, purpose: str) -> None:
             findings=(),
             moves=(),
             writes=(Write(verb=verb, node=one.node, gpu=one.gpu, lifts=one.mark),),
-            gain=Gain(
-                gpu_hours=gpus * hours,
-                horizon_hours=hours,
-                gpus_unlocked=gpus,
-                formula=f"{gpus} GPUs × {hours:g} h back in service = {gpu_hours_text(gpus * hours)} if they are used",
-            ),
+            gain=_gain(draft, node, gpus),
             cost=Cost(gpu_hours=0.0, formula="nothing is stopped: 0 GPU-h"),
             created_at=draft.now,
             expires_at=draft.now + timedelta(seconds=draft.settings.expiry_seconds),
             if_nothing_is_done=f"{gpus} GPUs of {one.node} stay out of service.",
         )
+    )
+
+
+def _gain(draft: Draft, node: Node, gpus: int) -> Gain:
+    """What would use the GPUs: no more than what waits for room and may run there."""
+    hours = draft.settings.horizon_hours
+    waiting = [one for one in draft.snapshot.waiting if one.waiting_reason != "quota" and one.may_use(node)]
+    used = min(gpus, sum(one.gpus for one in waiting))
+    who = f"{list_text(one.name for one in waiting)} would use {used}" if used else "nothing waits for room there now"
+    return Gain(
+        gpu_hours=used * hours,
+        horizon_hours=hours,
+        gpus_unlocked=gpus,
+        formula=f"{gpus} GPUs back; {who}: {used} GPUs × {hours:g} h = {gpu_hours_text(used * hours)}",
     )
