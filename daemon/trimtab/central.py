@@ -350,7 +350,6 @@ class Central:
             snapshot = self._fresh_snapshot(now)
             window = self.window or self._parts.ring.window(now, span_seconds=60.0, snapshot=snapshot)
             refusals = (*self._why_paused(), *(self._plan.refusals if self._plan else ()), *self._advance.refusals)
-            spares_kept = settings.plan.spares_kept
             around = self._circumstances(now)
             board = build_board(
                 cluster=settings.cluster,
@@ -365,13 +364,14 @@ class Central:
                 records=self._past.records,
                 refusals=refusals,
                 rule_modes=settings.issue.rules,
-                stranded=stranded_by_size(snapshot, spares_kept=spares_kept) if snapshot else {},
+                stranded=stranded_by_size(snapshot, spares_kept=settings.plan.spares_kept) if snapshot else {},
                 blind=(self._doubt,) if self._doubt else (),
                 beats={beat.name: beat.last_sentence for beat in self.beats},
                 silent_after_seconds=settings.detect.silent_after_seconds,
                 circumstances=around,
                 notice_seconds=settings.issue.notice_seconds,
                 version=__version__,
+                clock_speed=settings.simulated.clock_speed if settings.simulated else None,
             )
             self._parts.box.publish(board)
             if self._parts.rollup is not None and (snapshot is not None or self._parts.link.reader is None):

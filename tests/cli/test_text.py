@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 import pytest
 from tests.fakes.people import NOW, a_board, a_command, a_recommendation
 
 from trimtab.cli.text import Row, block, standing
-from trimtab.cli.text_history import series_lines, spark
+from trimtab.cli.text_history import history_lines, series_lines, spark
+from trimtab.cli.text_status import status_lines
 from trimtab.cli.watch import Span
 from trimtab.model.board import GpuHistory
-from trimtab.model.command import CommandState
+from trimtab.model.command import SAME_STEPS, AuditLine, CommandState
 
 
 def plain(lines: list[str]) -> list[str]:
@@ -43,6 +46,23 @@ def test_a_hole_in_a_chart_is_a_hole() -> None:
     assert spark([None, None], 10) == ""
     assert spark([], 10) == ""
     assert len(spark([float(number) for number in range(1000)], 40)) == 40
+
+
+def test_proposals_that_only_changed_their_price_are_left_out_unless_all_is_asked_for() -> None:
+    made = AuditLine(at=NOW, who="plan", what="R11 proposed")
+    again = AuditLine(at=NOW, who="plan", what="R11 proposed", why=SAME_STEPS)
+    other = AuditLine(at=NOW, who="plan", what="R11 proposed", why="the cluster has changed: other steps")
+    since = NOW.timestamp() - 60
+    told = history_lines([made, again, again, other], [], since=since, columns=200)
+    assert [SAME_STEPS in line for line in told] == [False, False, False]
+    assert told[-1] == "Left out: 2 times the same steps at another moment or price (--all shows them)."
+    assert len(history_lines([made, again, again, other], [], since=since, columns=200, has_all=True)) == 4
+
+
+def test_status_says_that_the_clock_is_simulated() -> None:
+    said = plain(status_lines(replace(a_board(), clock_speed=20.0), age_seconds=1.0, columns=100))
+    assert any(line.startswith("Simulated clock: it is ") and "20 times as fast" in line for line in said)
+    assert not any("Simulated" in line for line in plain(status_lines(a_board(), age_seconds=1.0, columns=100)))
 
 
 def test_a_metric_without_values_says_so() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from tests.browser import CHROMIUM, INSTALL, Page, browsing
@@ -97,6 +99,7 @@ def test_a_link_with_a_moment_opens_it_and_keeps_it_from_view_to_view(page: Page
     page.open(f"{served.url}/job/research/llama-70b?at=2026-11-02T12:00:00Z")
     page.until(PAST)
     page.until("document.querySelector('#detail h2')?.innerText === 'llama-70b'")
+    page.until("document.querySelector('.heat canvas')?.height > 300")  # it moves what stands below
     page.click("#detail .node-list a")
     page.until("document.querySelector('#detail h2')?.innerText === 'gpu-05 GPU 0'")
     assert at(page) == "2026-11-02T12:00:00Z"
@@ -159,6 +162,31 @@ def test_a_jobs_ranks_stand_over_time_with_the_suspect_marked(page: Page) -> Non
     page.key("ArrowLeft")
     page.key("Enter", "\r")
     page.until("document.querySelector('#detail h2')?.innerText === 'gpu-13 GPU 3'")
+
+
+def test_a_jobs_strip_opens_on_what_its_finding_was_seen_in(page: Page, served: Served) -> None:
+    page.open(f"{served.url}/job/research/vision-3")
+    page.until("document.querySelector('.heat-head select')?.value === 'temperature_celsius'")
+    chosen = "document.querySelector('.heat-head select')"
+    page.ask(f"{chosen}.value = 'power_watts'; {chosen}.dispatchEvent(new Event('change', {{bubbles: true}})); 0")
+    page.ask("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert page.ask(f"{chosen}.value") == "power_watts", "what somebody chose stays"
+
+
+def test_where_the_languages_stand_does_not_move_when_the_daemon_says_who_is_here(page: Page) -> None:
+    left = "document.querySelector('#language [lang=zh-CN]').getBoundingClientRect().left"
+    page.until("document.querySelector('#person button')")
+    was = page.ask(left)
+    page.ask("document.dispatchEvent(new CustomEvent('trimtab:me', { detail: null }))")
+    page.until("!document.querySelector('#person button')")
+    assert page.ask(left) == was
+
+
+def test_a_simulated_clock_is_said_beside_the_beat(page: Page, served: Served) -> None:
+    assert "simulated" not in page.text("#beat")
+    board = served.box.latest().board  # type: ignore[union-attr]
+    served.box.publish(replace(board, clock_speed=20.0, at=board.at + timedelta(seconds=5)))
+    page.until("document.querySelector('#beat').innerText.includes('simulated clock × 20')")
 
 
 def test_a_charts_peers_are_a_band(page: Page, served: Served) -> None:

@@ -33,7 +33,7 @@ from trimtab.issue.verdicts import Verdicts
 from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.board import Board
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import CommandState, Mode
+from trimtab.model.command import SAME_STEPS, CommandState, Mode
 from trimtab.model.reading import GpuState
 from trimtab.settings import DaemonSettings, IssueSettings
 from trimtab.settings.rollup import RollupSettings
@@ -90,6 +90,10 @@ class Day:
             if minute == 16:
                 created = replace(a_recommendation(), created_at=self.clock.now())
                 self.command = self.history.add(created, self.clock.now())
+            if minute == 17:  # the same once more, dearer
+                again, was = replace(self.command, changed_at=self.clock.now()), self.command
+                self.command = again
+                self.history.record(again, was=was, who="plan", why=SAME_STEPS, at=self.clock.now())
             if minute == 18:
                 approved = replace(
                     self.command, state=CommandState.APPROVED, changed_at=self.clock.now(), approved_by="ann",

@@ -9,7 +9,7 @@ from trimtab.cli.text import paragraph
 from trimtab.clock import iso
 from trimtab.model.advice import OpenFinding
 from trimtab.model.board import GpuHistory
-from trimtab.model.command import AuditLine
+from trimtab.model.command import SAME_STEPS, AuditLine
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NO_VALUE = " "
@@ -17,15 +17,22 @@ _NAME_COLUMNS, _NUMBER_COLUMNS = 28, 40
 
 
 def history_lines(
-    audit: Sequence[AuditLine], findings: Sequence[OpenFinding], *, since: float, columns: int
+    audit: Sequence[AuditLine], findings: Sequence[OpenFinding], *, since: float, columns: int, has_all: bool = False
 ) -> list[str]:
-    """Findings that opened and closed, and what was done, oldest first; `since` is Unix seconds."""
-    entries = [*_audit_entries(audit), *_finding_entries(findings)]
+    """Findings that opened and closed, and what was done, oldest first; `since` is Unix seconds.
+
+    Without `has_all`, proposals that were written anew with the same steps are left out, and how many is said.
+    """
+    told = [line for line in audit if has_all or line.why != SAME_STEPS]
+    entries = [*_audit_entries(told), *_finding_entries(findings)]
     lines: list[str] = []
     for at, text in sorted(entry for entry in entries if entry[0] >= since):
         del at
         wrapped = paragraph(text, columns)
         lines += [line if number == 0 else "  " + line for number, line in enumerate(wrapped)]
+    left_out = sum(line.at.timestamp() >= since for line in audit) - sum(line.at.timestamp() >= since for line in told)
+    if left_out:
+        lines.append(f"Left out: {left_out} times the same steps at another moment or price (--all shows them).")
     return lines
 
 

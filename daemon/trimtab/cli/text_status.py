@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.cli.text import LABEL_COLUMNS, Row, block, command_row, finding_row, job_row, refusal_lines
 from trimtab.cli.text_alerts import hushed_lines
-from trimtab.clock import age_text
+from trimtab.clock import age_text, iso
 from trimtab.model.advice import FindingState
 from trimtab.model.board import Board, JobRow, ReleaseRow, Strip
 
@@ -21,6 +21,8 @@ def status_lines(board: Board, *, age_seconds: float | None, columns: int) -> li
     live = [row for row in board.commands if row.command.is_live]
     waiting = [job for job in board.jobs if job.state == "waiting"]
     lines = strip_lines(board, age_seconds=age_seconds, columns=columns)
+    if board.clock_speed is not None:
+        lines += textwrap.wrap(simulated_clock(board), columns)
     lines += around_lines(board, columns)
     lines += hushed_lines(board.quiet, columns)
     lines += block("blind", [Row("", sentence) for sentence in board.blind], columns)
@@ -31,6 +33,11 @@ def status_lines(board: Board, *, age_seconds: float | None, columns: int) -> li
     if not open_findings and not board.blind:
         lines += textwrap.wrap(nothing_wrong(board), columns)
     return lines
+
+
+def simulated_clock(board: Board) -> str:
+    """That times are not those of the wall."""
+    return f"Simulated clock: it is {iso(board.at)} there and runs {board.clock_speed:g} times as fast as yours."
 
 
 def strip_lines(board: Board, *, age_seconds: float | None, columns: int) -> list[str]:

@@ -69,10 +69,20 @@ def findings(client: Client, *, is_json: bool, state: str, since: float, is_chec
     if is_json:
         say_json(raw)
     else:
-        at = client.get("/api/v1/board", Board).at
-        rows = [finding_row(item, at) for item in found]
-        say(block("wrong" if state == "open" else "findings", rows, width()) or ["Nothing is wrong."])
+        board = client.get("/api/v1/board", Board)
+        rows = [finding_row(item, board.at) for item in found]
+        say(block("wrong" if state == "open" else "findings", rows, width()) or [_none_found(board, state)])
     _end(is_something=bool(found), is_check=is_check)
+
+
+def _none_found(board: Board, state: str) -> str:
+    if state != "open":
+        return "There was none."
+    if not board.strip.gpus_reporting:
+        return "Nothing is seen: no GPU reports. `trimtab doctor` says why."
+    return (
+        "Nothing is wrong with what is seen; `trimtab status` says what is not." if board.blind else "Nothing is wrong."
+    )
 
 
 @click.command()
@@ -136,8 +146,11 @@ def explain(client: Client, *, is_json: bool, id: tuple[str, int]) -> None:
 @click.option("--metric", default="sm_active_ratio,temperature_celsius,power_watts,sm_clock_hertz", show_default=True,
               help="Sample keys with commas between them (docs/metrics.md, without trimtab_gpu_).")  # fmt: skip
 @click.option("--since", type=Span(), default="1h", show_default=True, help="How far back: 90s, 30m, 2h, 1d.")
+@click.option("--all", "has_all", is_flag=True, help="Proposals written anew with the same steps too.")
 @daemon_options
-def history(client: Client, *, is_json: bool, node: str | None, gpu: str | None, metric: str, since: float) -> None:
+def history(
+    client: Client, *, is_json: bool, node: str | None, gpu: str | None, metric: str, since: float, has_all: bool
+) -> None:
     """What happened: findings, decisions and commands in order; with NODE and GPU, that GPU's values over time.
 
     GPU is its index on the node, or its UUID.
@@ -150,7 +163,7 @@ def history(client: Client, *, is_json: bool, node: str | None, gpu: str | None,
     if node is None or gpu is None:
         if node is not None:
             raise click.UsageError("Give the GPU too: trimtab history NODE GPU (its index, or its UUID).")
-        _timeline(client, since, is_json=is_json)
+        _timeline(client, since, is_json=is_json, has_all=has_all)
         return
     raw = client.get_raw("/api/v1/history", node=node, gpu=_uuid(client, node, gpu), metric=metric, since_seconds=since)
     if is_json:
@@ -159,14 +172,15 @@ def history(client: Client, *, is_json: bool, node: str | None, gpu: str | None,
     say(series_lines(client.decoded(raw, GpuHistory), columns=width()))
 
 
-def _timeline(client: Client, since: float, *, is_json: bool) -> None:
+def _timeline(client: Client, since: float, *, is_json: bool, has_all: bool) -> None:
     audit = client.get("/api/v1/audit", Audit, since_seconds=since)
     found = client.get("/api/v1/findings", Findings, state="all", since_seconds=since)
     if is_json:
         say_json(msgspec.json.encode({"lines": audit.lines, "findings": found.findings}))
         return
     at = client.get("/api/v1/board", Board).at
-    lines = history_lines(audit.lines, found.findings, since=at.timestamp() - since, columns=width())
+    since_at = at.timestamp() - since
+    lines = history_lines(audit.lines, found.findings, since=since_at, columns=width(), has_all=has_all)
     say(lines or ["Nothing happened."])
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from trimtab.issue.policy import backs_off_until, is_quiet, mode_of
 from trimtab.issue.steps import PASSING_RULES, clock_text, refusal_of, why_gone
-from trimtab.model.command import Command, CommandState, Mode, Plan, Recommendation, Refusal
+from trimtab.model.command import SAME_STEPS, Command, CommandState, Mode, Plan, Recommendation, Refusal
 from trimtab.settings import IssueSettings
 
 NEWS_SECONDS = 60.0
@@ -96,7 +96,7 @@ def _renewed(old: Recommendation, new: Recommendation) -> tuple[Recommendation, 
     if not _is_news(old, new):
         return None
     expires_at = max(old.expires_at, new.expires_at) if new.not_before else old.expires_at
-    return replace(new, created_at=old.created_at, expires_at=expires_at), "same steps, other moment or price"
+    return replace(new, created_at=old.created_at, expires_at=expires_at), SAME_STEPS
 
 
 def _is_news(old: Recommendation, new: Recommendation) -> bool:

@@ -214,6 +214,8 @@ class Board:
     version: str = ""
     is_past: bool = False
     """Of a moment that is over (`?at=`): shown as such, and nothing on it can be decided."""
+    clock_speed: float | None = None
+    """How many times as fast as the wall a simulated cluster's clock runs; None = the machine's own clock."""
     bucket_seconds: float | None = None
     """Of a past board: its cells are means over so long; None = what the GPUs said last."""
 

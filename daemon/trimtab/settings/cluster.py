@@ -15,6 +15,11 @@ class SimulatedSettings(Section, frozen=True, kw_only=True):
     anchor: str = ""
     """ISO moment from which simulated time runs `speed` times as fast; empty = the machine's clock."""
 
+    @property
+    def clock_speed(self) -> float | None:
+        """How fast a clock of its own runs; None = the machine's."""
+        return self.speed if self.anchor else None
+
 
 class KubernetesSettings(Section, frozen=True, kw_only=True):
     """A Kubernetes cluster to read, and to write where the mode and the account's rights allow it."""

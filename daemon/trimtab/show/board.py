@@ -56,6 +56,7 @@ def build_board(
     circumstances: Circumstances | None = None,
     notice_seconds: float = 0.0,
     version: str = "",
+    clock_speed: float | None = None,
 ) -> Board:
     """Everything on the start view, as of `at`. Pure.
 
@@ -109,6 +110,7 @@ def build_board(
         beats=beats or {},
         last_finding_at=last_finding_at or max((item.opened_at for item in findings), default=None),
         version=version,
+        clock_speed=clock_speed,
     )
 
 

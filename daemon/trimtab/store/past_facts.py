@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from trimtab.clock import from_unix_ms, unix_ms
 from trimtab.model.advice import Action, FindingState, OpenFinding, Severity
-from trimtab.model.command import Command, CommandState, Outcome
+from trimtab.model.command import SAME_STEPS, Command, CommandState, Outcome
 from trimtab.model.past import MarkKind, TrendMark
 from trimtab.store.tables import audit, commands, finding_changes, findings, outcomes
 from trimtab.store.text import from_json
@@ -185,7 +185,7 @@ def _finding_marks(connection: Connection, cluster: str, since_ms: int, until_ms
 
 
 def _command_marks(connection: Connection, cluster: str, since_ms: int, until_ms: int) -> Iterable[TrendMark]:
-    moves = list(_moves(connection, cluster, since_ms, until_ms))
+    moves = [move for move in _moves(connection, cluster, since_ms, until_ms) if move[3] != SAME_STEPS]
     ids = sorted({command for command, *_ in moves})
     table = commands.c
     columns = sa.select(table.id, table.rule, table.node, table.workload, table.sentence)
