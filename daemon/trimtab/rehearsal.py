@@ -107,5 +107,5 @@ def _gpu(window: Window, node: str, gpu: str | None) -> GpuNow:
         info = one.reading.info
         if gpu is None or gpu in (info.uuid, str(info.index)):
             return one
-    indexes = ", ".join(str(one.reading.info.index) for one in own) or "none"
+    indexes = ", ".join(str(index) for index in sorted(one.reading.info.index or 0 for one in own)) or "none"
     raise DecisionRefused(f"{node} has no GPU {gpu}; its GPUs are {indexes}.")

@@ -19,6 +19,7 @@ from trimtab.cli import _root
 from trimtab.model.advice import Evidence
 from trimtab.model.board import Board, GpuHistory
 from trimtab.model.command import AuditLine, CommandState
+from trimtab.model.people import Role
 from trimtab.show.keys import write_client_file
 
 Verb = Callable[..., Result]
@@ -143,6 +144,29 @@ def test_approve_prints_the_writes_and_approves_exactly_those(served: Served, ve
     )
 
 
+def test_what_cannot_be_approved_is_refused_before_its_writes_are_shown(served: Served, verb: Verb) -> None:
+    assert verb("approve", "R11").exit_code == 0
+    again = verb("approve", "R11")
+    assert (again.exit_code, again.stdout) == (4, "")
+    assert "Not done: R11 is approved; only what is proposed can be approved." in again.stderr
+
+
+def test_a_viewer_is_told_so_before_the_writes(served: Served, verb: Verb) -> None:
+    token = served.door.passes.give_token(name="vera", role=Role.VIEWER, lasts_seconds=None, by="operator")[1]
+    no = verb("approve", "R11", "--token", token)
+    assert (no.exit_code, no.stdout) == (4, "")
+    assert "this needs the role operator; vera is a viewer." in no.stderr
+    assert served.memory.stored[11].state is CommandState.PROPOSED
+
+
+def test_where_no_gpu_reports_nothing_is_called_well(served: Served, verb: Verb) -> None:
+    board = a_board(findings=(), commands=())
+    served.box.publish(replace(board, strip=replace(board.strip, gpus_reporting=0)))
+    assert verb("findings").stdout == "Nothing is seen: no GPU reports. `trimtab doctor` says why.\n"
+    served.box.publish(replace(board, blind=("gpu-07 is not seen.",)))
+    assert "Nothing is wrong with what is seen" in verb("findings").stdout
+
+
 def test_approve_with_a_fingerprint_of_other_writes_changes_nothing(served: Served, verb: Verb) -> None:
     result = verb("approve", "R11", "--fingerprint", "0" * 16)
     assert (result.exit_code, served.memory.stored[11].state) == (4, CommandState.PROPOSED)
@@ -202,6 +226,9 @@ def test_history_of_a_gpu_by_its_index(served: Served, verb: Verb) -> None:
         (("snooze", "R11", "30d"), 4, "The body is not right"),
         (("reject", "R11"), 2, "Missing option '--reason'"),
         (("history", "gpu-01"), 2, "Give the GPU too"),
+        (("statsu",), 2, "There is no verb 'statsu'. Did you mean status?"),
+        (("drill", "xid12345", "gpu-01"), 2, "'xid12345' is no kind of drill; write xid79"),
+        (("ack",), 2, "Missing argument 'ID...'"),
         (("history", "gpu-77", "0"), 4, "There is no node gpu-77."),
         (("history", "gpu-01", "8"), 4, "gpu-01 has no GPU 8; it has 8, counted from 0."),
         (("status", "--token", "wrong"), 4, "does not take this token"),

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.issue.scenes import evacuation, room_making, to
 
 from trimtab.errors import DecisionRefused, UnknownCommand
 from trimtab.issue import decisions
+from trimtab.issue.policy import refusal_to_approve
 from trimtab.model.command import CommandState, Mode
 from trimtab.settings import IssueSettings
 
@@ -61,6 +64,16 @@ def test_an_approval_is_given_once():
     scene.approve()
     with pytest.raises(DecisionRefused, match="R1 is approved; only what is proposed can be approved"):
         scene.approve()
+
+
+def test_a_command_that_is_over_says_why_it_cannot_be_approved():
+    scene = evacuation()
+    scene.beat()
+    over = replace(scene.command(1), state=CommandState.ABANDONED, reason="gpu-01 is well again.")
+    refusal = refusal_to_approve(over, IssueSettings(mode=Mode.APPROVE))
+    assert refusal is not None
+    said = "R1 is abandoned (gpu-01 is well again); only what is proposed can be approved."
+    assert refusal.sentence == said
 
 
 def test_there_is_no_such_command():

@@ -65,6 +65,18 @@ class _Verbs(click.Group):
         found: click.Command = getattr(importlib.import_module(module), attribute)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb; a misspelt one is answered with those that it may have meant."""
+        import difflib  # noqa: PLC0415 - for a mistake alone
+
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], VERBS, n=3)
+            meant = f" Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"There is no verb {args[0]!r}.{meant}")
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb; click and rich would make exit code 1 of a reader that hangs up."""
         try:

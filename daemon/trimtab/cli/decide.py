@@ -13,8 +13,11 @@ from trimtab.cli.client import Client, DaemonSaysNo, daemon_options, say_json
 from trimtab.cli.text import clock_text, say, standing
 from trimtab.cli.values import Id, Named, Span
 from trimtab.model.board import Board, CommandRow
+from trimtab.model.command import CommandState
+from trimtab.model.people import Role
 from trimtab.settings import DaemonSettings, KubernetesSettings, load
 from trimtab.show.api_types import Link, Paused
+from trimtab.show.api_types_people import Me
 
 _ID = click.argument("id", type=Id("recommendation"), metavar="ID")
 
@@ -36,6 +39,7 @@ def approve(client: Client, *, is_json: bool, id: tuple[str, int], fingerprint: 
     """
     number = _recommendation(id)
     row = client.get(f"/api/v1/recommendations/{number}", CommandRow)
+    _may_approve(client, row)
     if not is_json:
         say([f"{row.name}  {row.command.recommendation.sentence}", *_writes(row)])
         if sys.stdin.isatty() and not is_yes:
@@ -164,6 +168,17 @@ def _recommendation(given: tuple[str, int]) -> int:
     if letter == "F":
         raise click.UsageError(f"F{number} is a finding; decisions are about recommendations (R11): trimtab plan.")
     return number
+
+
+def _may_approve(client: Client, row: CommandRow) -> None:
+    """Before anybody reads the writes: whether it can be approved, and by us. Raises DaemonSaysNo."""
+    from trimtab.issue.policy import not_proposed  # noqa: PLC0415 - the daemon's half, for this verb alone
+
+    if row.command.state is not CommandState.PROPOSED:
+        raise DaemonSaysNo(f"Not done: {not_proposed(row.command)}")
+    me = client.get("/api/v1/me", Me)
+    if me.role is Role.VIEWER:
+        raise DaemonSaysNo(f"Not done: this needs the role operator; {me.name} is a viewer.")
 
 
 def _writes(row: CommandRow) -> list[str]:

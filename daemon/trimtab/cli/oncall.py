@@ -20,6 +20,7 @@ from trimtab.model.oncall import Pager
 from trimtab.show.api_types_oncall import Incidents, IncidentStory, OnCall, OutboxLetters, Resent
 
 _TOLD = re.compile(r"([IiFf])(\d{1,15})")
+_DRILL = re.compile(r"xid[0-9]{1,3}|silent")
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 60.0
 """Targets may be slow; a drill is not lost with this, it ends by itself."""
@@ -40,6 +41,20 @@ class Told(click.ParamType):  # type: ignore[type-arg] # generic from click 8.5 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
         """Open findings."""
         return known_items(ctx, "finding", incomplete.upper())
+
+
+class DrillKind(click.ParamType):  # type: ignore[type-arg] # generic from click 8.5 on only
+    """`xid79` for an XID, or `silent`."""
+
+    name = "kind"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As the daemon takes it."""
+        kind = str(value).strip().lower()
+        if _DRILL.fullmatch(kind) is None:
+            said = f"{value!r} is no kind of drill; write xid79 (an XID has one to three digits), or silent."
+            self.fail(said, param, ctx)
+        return kind
 
 
 class Place(click.ParamType):  # type: ignore[type-arg] # generic from click 8.5 on only
@@ -85,19 +100,23 @@ def incidents(client: Client, *, is_json: bool, state: str, since: float, is_che
 
 
 @click.command()
-@click.argument("id", type=Told(), metavar="ID")
+@click.argument("ids", type=Told(), metavar="ID...", nargs=-1, required=True)
 @daemon_options
-def ack(client: Client, *, is_json: bool, id: tuple[str, int]) -> None:
+def ack(client: Client, *, is_json: bool, ids: tuple[tuple[str, int], ...]) -> None:
     """Say that you have an incident (I17, or its finding F31); every target is told, and it is not escalated.
 
+    Several are taken one by one, in the order given; the first that cannot be taken ends it. With --json, one
+    document each.
+
     \b
-    Example: trimtab ack F31
+    Examples: trimtab ack F31
+              trimtab ack F31 F32 I17
     """
-    letter, number = id
-    kind = "incidents" if letter == "I" else "findings"
-    raw = client.post_raw(f"/api/v1/{kind}/{number}/acknowledge", {})
-    story = client.decoded(raw, IncidentStory)
-    say_json(raw) if is_json else say([f"{story.incident.name}: {story.incident.acknowledged_by} has it."])
+    for letter, number in ids:
+        kind = "incidents" if letter == "I" else "findings"
+        raw = client.post_raw(f"/api/v1/{kind}/{number}/acknowledge", {})
+        story = client.decoded(raw, IncidentStory)
+        say_json(raw) if is_json else say([f"{story.incident.name}: {story.incident.acknowledged_by} has it."])
 
 
 @click.command()
@@ -142,7 +161,7 @@ def pager(client: Client, *, is_json: bool, who: str | None, reason: str | None)
 
 
 @click.command()
-@click.argument("kind", metavar="KIND")
+@click.argument("kind", type=DrillKind(), metavar="KIND")
 @click.argument("place", type=Place(), metavar="NODE[/GPU]")
 @click.option("--for", "seconds", type=Span(), default="20s", show_default=True, help="How long it stands.")
 @daemon_options
@@ -156,7 +175,7 @@ def drill(client: Client, *, is_json: bool, kind: str, place: tuple[str, str | N
               trimtab drill silent gpu-07 --for 1m
     """
     node, gpu = place
-    order = {"kind": kind.lower(), "node": node, "seconds": seconds, **({"gpu": gpu} if gpu is not None else {})}
+    order = {"kind": kind, "node": node, "seconds": seconds, **({"gpu": gpu} if gpu is not None else {})}
     story = client.decoded(client.post_raw("/api/v1/drills", order), IncidentStory)
     is_whole = _followed(client, story, seconds=seconds, is_silent=is_json, clock=SystemClock())
     if is_json:

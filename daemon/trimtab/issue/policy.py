@@ -18,13 +18,19 @@ def mode_of(rule: str, settings: IssueSettings) -> Mode:
     return min(settings.mode, settings.rules.get(rule, settings.mode), key=_ORDER.index)
 
 
+def not_proposed(command: Command) -> str:
+    """The sentence for a yes that comes too late or too early, with what came of the command."""
+    why = f" ({command.reason.rstrip('.')})" if command.reason else ""
+    return f"{command.name} is {command.state}{why}; only what is proposed can be approved."
+
+
 def refusal_to_approve(command: Command, settings: IssueSettings) -> Refusal | None:
     """Why a person may not approve this command now, or None."""
     recommendation = command.recommendation
     mode = mode_of(recommendation.rule, settings)
     sentence = None
     if command.state is not CommandState.PROPOSED:
-        sentence = f"{command.name} is {command.state}; only what is proposed can be approved."
+        sentence = not_proposed(command)
     elif recommendation.kind.is_advice_only:
         sentence = f"{command.name} is advice; trimtab does not carry it out."
     elif mode not in (Mode.APPROVE, Mode.ACT):
