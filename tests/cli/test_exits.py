@@ -124,7 +124,7 @@ def test_no_daemon_at_all_is_3_too(words: str) -> None:
 def test_a_wrong_token_is_4(served: Served, words: str) -> None:
     result = run(*a_call(words), url=served.url, token="trimtab_" + "x" * 43)
     assert result.exit_code == Exit.REFUSED, result.output
-    assert "does not take this token (from --token)" in " ".join(result.stderr.split())
+    assert "does not take this token (from TRIMTAB_TOKEN)" in " ".join(result.stderr.split())
 
 
 DECIDES = {

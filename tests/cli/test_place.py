@@ -203,6 +203,33 @@ def test_login_may_keep_where_the_token_is_in_its_place(served: Served, home: Pa
     assert run("whoami", "--json").exit_code == 0
 
 
+def test_login_in_a_pipe_reads_the_token_there_and_it_wins_over_the_environments_file(
+    served: Served, home: Path
+) -> None:
+    (home / "token").write_text(give(served))
+    kept = {"TRIMTAB_TOKEN_FILE": str(home / "token")}
+    wrong = run("login", served.url, text="trimtab_wrong\n", **kept)
+    assert (wrong.exit_code, "does not take this token" in said(wrong)) == (4, True)
+    assert run("login", served.url, text="", **kept).exit_code == 0
+    assert "token_file" in own_file().read_text()
+    assert run("login", served.url, text=give(served) + "\n", **kept).exit_code == 0
+    assert "token_file" not in own_file().read_text()
+
+
+def test_an_option_beats_the_environment_and_each_source_goes_by_its_name(served: Served, home: Path) -> None:
+    (home / "token").write_text(give(served))
+    (home / "wrong").write_text("trimtab_wrong")
+    env = {"TRIMTAB_URL": served.url, "TRIMTAB_TOKEN_FILE": str(home / "token")}
+    assert run("status", **env).exit_code == 0
+    wrong = run("status", "--token", "wrong", **env)
+    assert (wrong.exit_code, "this token (from --token)" in said(wrong)) == (4, True), said(wrong)
+    assert run("status", "--token-file", str(home / "token"), TRIMTAB_URL=served.url, TRIMTAB_TOKEN="x").exit_code == 0
+    other = run("status", **{**env, "TRIMTAB_TOKEN_FILE": str(home / "wrong")})
+    assert f"(from {home / 'wrong'}, which TRIMTAB_TOKEN_FILE names)" in said(other)
+    both = run("status", **env, TRIMTAB_TOKEN="x")
+    assert (both.exit_code, said(both)) == (2, "trimtab: Give TRIMTAB_TOKEN or TRIMTAB_TOKEN_FILE, not both.")
+
+
 def test_login_keeps_nothing_that_did_not_work(served: Served) -> None:
     wrong = run("login", served.url, text="trimtab_wrong\n")
     assert (wrong.exit_code, "does not take this token" in said(wrong)) == (4, True)

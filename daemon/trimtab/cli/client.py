@@ -116,6 +116,23 @@ class Client:
             ) from error
 
 
+def asked_of(given: Mapping[str, str | None]) -> Asked:
+    """What options and environment say; a token that an option gives is not disputed by one of the environment."""
+    context = click.get_current_context(silent=True)
+
+    def is_from_environment(name: str) -> bool:
+        source = context.get_parameter_source(name) if context is not None else None
+        return source is click.core.ParameterSource.ENVIRONMENT
+
+    named = {name: value for name, value in given.items() if value}
+    inherited = {name for name in named if is_from_environment(name)}
+    tokens = {"token", "token_file"} & named.keys()
+    if tokens - inherited:  # an option beats the environment
+        for name in tokens & inherited:
+            del named[name]
+    return Asked(**named, from_environment=frozenset(inherited & named.keys()))
+
+
 def daemon_options(
     verb: Callable[..., None] | None = None,
     *,
@@ -131,7 +148,7 @@ def daemon_options(
         return lambda one: daemon_options(one, when_out_of_reach=when_out_of_reach, is_watchable=is_watchable)
 
     def run(*, is_json: bool, watch_every: float | None = None, **given: Any) -> None:  # noqa: ANN401
-        asked = Asked(**{name: given.pop(name) for name in ("url", "token", "token_file", "ca_file")})
+        asked = asked_of({name: given.pop(name) for name in ("url", "token", "token_file", "ca_file")})
         try:
             client = Client(find(asked))
             once = partial(verb, client=client, is_json=is_json, **given)

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import msgspec
 
-from trimtab.cli.client import Client, DaemonSaysNo, say_json
+from trimtab.cli.client import Client, DaemonSaysNo, asked_of, say_json
 from trimtab.cli.exits import Exit
 from trimtab.cli.place import Asked, find
 from trimtab.cli.text import paragraph, say, width
@@ -70,7 +70,7 @@ def doctor(
     \b
     Exit codes: 0 all is well; 1 something is not (each with its fix); 2 the command line is wrong.
     """
-    checks = [*_checks(settings_file, Asked(**asked), is_cluster=is_cluster)]
+    checks = [*_checks(settings_file, asked_of(asked), is_cluster=is_cluster)]
     if is_json:
         say_json(msgspec.json.encode(Doctor(checks=tuple(checks))))
     else:
@@ -222,6 +222,8 @@ def daemon_checks(asked: Asked) -> Iterable[Check]:
 
 def _lines(check: Check) -> list[str]:
     mark = click.style("ok  ", fg="green") if check.is_ok else click.style("not ", fg="red", bold=True)
+    if check.is_ok and check.fix:  # it is as somebody wants it or has not come to yet: neither well nor ill
+        mark = click.style("note", fg="yellow") + " "
     first, *rest = paragraph(f"{check.name}: {check.sentence}", width() - 4)
     lines = [mark + first, *(f"    {line}" for line in rest)]
     return lines + [f"    {line}" for line in paragraph(f"fix: {check.fix}", width() - 4)] if check.fix else lines

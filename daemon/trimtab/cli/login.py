@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import click
 
-from trimtab.cli.client import Client, DaemonSaysNo, daemon_options, say_json
+from trimtab.cli.client import Client, DaemonSaysNo, asked_of, daemon_options, say_json
 from trimtab.cli.exits import Exit, help_text
-from trimtab.cli.place import Asked, OutOfReach, Place, find, own_file
+from trimtab.cli.place import OutOfReach, Place, find, own_file
 from trimtab.cli.text import say
 from trimtab.clock import iso
 from trimtab.errors import ClientError
@@ -37,8 +39,11 @@ def login(url: str, ca_file: str | None, token_file: str | None, is_json: bool) 
               trimtab login https://trimtab.example:9740 --token-file ~/.trimtab-token
     """
     try:
-        typed = None if token_file else _token()
-        place = find(Asked(url=url, token=typed, token_file=token_file, ca_file=ca_file))
+        asked = asked_of({"token_file": token_file, "ca_file": ca_file})
+        is_given = token_file is not None and "token_file" not in asked.from_environment
+        typed = None if is_given else _token(instead=token_file)
+        token_file = None if typed else token_file
+        place = find(replace(asked, url=url, token=typed, token_file=token_file))
         client = Client(place)
         raw = client.get_raw("/api/v1/me")
         path = _keep(place, token_file=token_file)
@@ -57,11 +62,16 @@ def login(url: str, ca_file: str | None, token_file: str | None, is_json: bool) 
     say([f"{place.url} knows you as {me.name}, {me.role}. Kept in {path}."])
 
 
-def _token() -> str:
-    given: str = click.prompt("Token", hide_input=True, err=True, prompt_suffix=": ", default="", show_default=False)
-    if not given.strip():
+def _token(*, instead: str | None) -> str | None:
+    """What is typed or comes by standard input; None where that is nothing and `instead` names a file."""
+    if sys.stdin.isatty():
+        words = f"Token (nothing: the one in {instead})" if instead else "Token"
+        given: str = click.prompt(words, hide_input=True, err=True, prompt_suffix=": ", default="", show_default=False)
+    else:
+        given = sys.stdin.readline()
+    if not given.strip() and not instead:
         raise ClientError("No token was given; nothing was kept.")
-    return given.strip()
+    return given.strip() or None
 
 
 def _keep(place: Place, *, token_file: str | None) -> Path:

@@ -20,7 +20,14 @@ def known(kind: str, begins: str, options: Mapping[str, str | None]) -> Sequence
     """Names of a kind that begin so, each with a few words; none where the daemon does not answer at once."""
     given = {name: options.get(name) or os.environ.get(f"TRIMTAB_{name.upper()}") for name in options}
     try:
-        place = find(Asked(**given))
+        place = find(
+            Asked(
+                url=given.get("url"),
+                token=given.get("token"),
+                token_file=given.get("token_file"),
+                ca_file=given.get("ca_file"),
+            )
+        )
         with session(timeout_seconds=PATIENCE_SECONDS, ca_file=place.ca_file or None, token=place.token) as asking:
             answer = asking.get(f"{place.url}/api/v1/names", params={"kind": kind, "begins": begins})
             found = msgspec.json.decode(answer.content, type=Names) if answer.status_code == 200 else Names(names=())

@@ -30,6 +30,14 @@ class Asked:
     token: str | None = None
     token_file: str | None = None
     ca_file: str | None = None
+    from_environment: frozenset[str] = frozenset()
+    """Which of these the environment says, and no option."""
+
+    def source(self, name: str) -> str:
+        """What said it, as one would write it: `--url`, or `TRIMTAB_URL`."""
+        if name in self.from_environment:
+            return f"TRIMTAB_{name.upper()}"
+        return f"--{name.replace('_', '-')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +60,7 @@ def own_file() -> Path:
 def find(asked: Asked) -> Place:
     """The daemon's address and token. Raises ClientError that says what to set."""
     if asked.token and asked.token_file:
-        raise ClientError("Give --token or --token-file, not both (TRIMTAB_TOKEN, TRIMTAB_TOKEN_FILE).")
+        raise ClientError(f"Give {asked.source('token')} or {asked.source('token_file')}, not both.")
     is_whole = asked.url and (asked.token or asked.token_file)
     path = next((one for one in _files() if os.access(one, os.R_OK)), None)
     kept = _read(path) if path is not None and not is_whole else {}
@@ -67,12 +75,14 @@ def find(asked: Asked) -> Place:
     token, token_said_by = _token(asked, kept, path)
     ca_file = asked.ca_file or kept.get("ca_file") or ""
     if ca_file and not os.access(ca_file, os.R_OK):
-        raise ClientError(f"The CA certificate {ca_file} cannot be read. Correct --ca-file, or ca_file in {path}.")
+        raise ClientError(
+            f"The CA certificate {ca_file} cannot be read. Correct {asked.source('ca_file')}, or ca_file in {path}."
+        )
     return Place(
         url=url.rstrip("/"),
         token=token,
         ca_file=ca_file,
-        said_by="--url" if asked.url else str(path),
+        said_by=asked.source("url") if asked.url else str(path),
         token_said_by=token_said_by,
     )
 
@@ -84,9 +94,10 @@ def _files() -> tuple[Path, ...]:
 
 def _token(asked: Asked, kept: Mapping[str, str], path: Path | None) -> tuple[str, str]:
     if asked.token:
-        return asked.token, "--token"
+        return asked.token, asked.source("token")
     if asked.token_file:
-        return _of_file(asked.token_file), asked.token_file
+        named = f", which {asked.source('token_file')} names" if "token_file" in asked.from_environment else ""
+        return _of_file(asked.token_file), asked.token_file + named
     if kept.get("token"):
         return kept["token"], str(path)
     if kept.get("token_file"):
