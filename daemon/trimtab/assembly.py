@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -169,7 +170,6 @@ class Daemon:
         log.info("daemon ended", cluster=self.settings.cluster)
 
     def _say_where(self) -> None:
-        link = f"{self.url}/open/{self._door.new_link()}"
         write_client_file(self._state / "client.toml", url=self.url, token=operator_token(self._state / TOKEN_FILE))
         log.info(
             "daemon started",
@@ -178,8 +178,11 @@ class Daemon:
             mode=self.settings.issue.mode.value,
             database=self._database.place,
             agents_at=f"{self._ingest.scheme}://{self.settings.ingest.listen}",
-            page_once=link,
+            page=f"{self.url} (trimtab link makes an address that signs in)",
         )
+        if sys.stdout.isatty():
+            # To whoever sits there, and never into a log that others read: it signs in.
+            print(f"Page: {self.url}/open/{self._door.new_link()}", flush=True)  # noqa: T201
 
     @property
     def url(self) -> str:
@@ -245,6 +248,7 @@ class Daemon:
             context=self._context,
             rollup=self._keeping.rollup,
             bell=self._duty.bell,
+            unread=lambda: self._scrapes.unread,
         )
 
     def _make_beats(self) -> tuple[Beat, ...]:
@@ -271,8 +275,7 @@ class Daemon:
         now = self.clock.now()
         if reports and self._inbox.put([Delivery(report=report, received_at=now) for report in reports]) is None:
             raise ShipError(f"{len(reports)} exporters were read and the inbox is full: these reports are lost.")
-        failing = "".join(f"; {node}: {sentence}" for node, sentence in self._scrapes.failing.items())
-        return f"{len(reports)} of {len(self.settings.scrape.targets)} exporters read{failing}"
+        return f"{len(reports)} of {len(self.settings.scrape.targets)} exporters read"
 
     def _people_listener(self) -> tuple[Listener, Door]:
         metrics = self.settings.metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -53,7 +53,10 @@ BLIND_SECONDS = 60.0
 """So long without a whole snapshot is no hiccup: from then on what has begun is given back when its time is over."""
 JUDGED_AGE_SECONDS_MAX = 300.0
 """Findings that were judged longer ago, or by an earlier daemon only, are no ground for a move."""
-NO_SCHEDULER = "No scheduler is set up: who holds which GPU is as the reports say, and nothing is planned"
+NO_SCHEDULER = (
+    "No scheduler is set up: who holds which GPU is as the reports say, and nothing is planned. Where there is one, "
+    'add to the daemon\'s settings: [kubernetes] kubeconfig = "/etc/trimtab/kubeconfig" (empty inside the cluster).'
+)
 
 
 @dataclass(slots=True)
@@ -87,6 +90,8 @@ class Parts:
     rollup: Shift | None = None
     bell: Bell | None = None
     """On-call; None = nobody is told."""
+    unread: Callable[[], tuple[str, ...]] = tuple
+    """A sentence for each exporter that is not read now."""
 
 
 class Central:
@@ -203,7 +208,7 @@ class Central:
         """What would be better, and one step of what was agreed. No whole snapshot, no move."""
         parts = self._parts
         if parts.link.reader is None:
-            return NO_SCHEDULER
+            return "there is no scheduler to plan with"
         try:
             snapshot = parts.link.reader.snapshot()
         except SchedulerError as error:
@@ -340,6 +345,7 @@ class Central:
             vetoes=tuple(in_force(history.standing(StandingKind.VETO), now).values()),
             release=self._release,
             notes=link.notes(),
+            unread=self._parts.unread(),
             quiet=context.quiet(now) if context is not None else (),
             alerts=context.shown() if context is not None else (),
         )

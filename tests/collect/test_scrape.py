@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from structlog.testing import capture_logs
 from tests.fakes.clock import START, FakeClock
 from tests.fakes.pages import FakePages
 from tests.field_cases import case
@@ -51,6 +52,21 @@ def test_an_empty_page_is_not_a_node_without_gpus():
         scraper({TARGET.url: "# nothing\n"}).scrape()
 
 
+def test_a_failure_is_a_warning_once_and_many_are_counted():
+    targets = tuple(ScrapeTarget(url=f"http://10.0.0.{n}:9400/metrics", node=f"gpu-{n:02}") for n in range(10))
+    pages = FakePages({one.url: CollectError("refused") for one in targets})
+    pool = ScrapePool(ScrapeSettings(targets=targets), cluster="hall-a", clock=FakeClock(), pages=pages, spool_id="s")
+    try:
+        with capture_logs() as said:
+            pool.scrape_all()
+            pool.scrape_all()
+        assert [(one["log_level"], one["node"]) for one in said] == [("warning", one.node) for one in targets]
+        assert len(pool.unread) == 9
+        assert pool.unread[-1] == "Of 2 more nodes the exporter is not read."
+    finally:
+        pool.close()
+
+
 def test_a_failed_target_costs_only_its_own_report_and_is_counted():
     other = ScrapeTarget(url="http://10.0.0.8:9400/metrics", node="gpu-08")
     pages = FakePages({TARGET.url: case("A24").text, other.url: CollectError("http://10.0.0.8: refused")})
@@ -60,9 +76,10 @@ def test_a_failed_target_costs_only_its_own_report_and_is_counted():
     try:
         assert [report.node for report in pool.scrape_all()] == ["gpu-07"]
         assert pool.failing == {"gpu-08": "http://10.0.0.8: refused"}
+        assert pool.unread == ("gpu-08 is not seen: its exporter is not read. http://10.0.0.8: refused",)
         pages.pages[other.url] = case("A24").text
         assert [report.node for report in pool.scrape_all()] == ["gpu-08", "gpu-07"]
-        assert pool.failing == {}
+        assert (pool.failing, pool.unread) == ({}, ())
         assert pool.tally.failures_total == {"gpu-08": 1}
     finally:
         pool.close()

@@ -184,6 +184,10 @@ def test_without_a_scheduler_holders_are_what_the_reports_say() -> None:
     assert board.jobs[0].id == "research/train-0"
     assert board.jobs[0].gpus == (gpu_uuid("gpu-00", 0), gpu_uuid("gpu-00", 1))
     assert board.blind[0].startswith("No scheduler is read")
+    told = Circumstances(unread=("gpu-07 is not seen.",))
+    board = a_board(snapshot=None, blind=("No scheduler is set up.",), circumstances=told)
+    assert board.blind[:2] == ("No scheduler is set up.", "gpu-07 is not seen.")
+    assert sum("cheduler" in sentence for sentence in board.blind) == 1
 
 
 def test_without_a_scheduler_and_without_holders_idle_is_not_called_free() -> None:

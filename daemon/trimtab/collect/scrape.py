@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import uuid4
 
+import structlog
+
 from trimtab.clock import Clock
 from trimtab.collect.dcgm import DcgmPage, DcgmReader
 from trimtab.collect.dcgm_xid import XidGauge
@@ -16,9 +18,13 @@ from trimtab.model.reading import Report
 from trimtab.outbound import OutboundError, session
 from trimtab.settings import ScrapeSettings, ScrapeTarget
 
+log = structlog.get_logger()
+
 SOURCE = "dcgm-exporter"
 PAGE_BYTES_MAX = 16 * 1024 * 1024
 POLLERS_MAX = 16
+UNREAD_MAX = 8
+"""More exporters that are not read than this are counted, not listed."""
 _CHUNK_BYTES = 256 * 1024
 
 
@@ -145,6 +151,8 @@ class ScrapePool:
                 self.tally.reports_total[node] = self.tally.reports_total.get(node, 0) + 1
                 self.tally.last_failure.pop(node, None)
             else:
+                if node not in self.tally.last_failure:
+                    log.warning("an exporter is not read", node=node, said=outcome)
                 self.tally.failures_total[node] = self.tally.failures_total.get(node, 0) + 1
                 self.tally.last_failure[node] = outcome
         return reports
@@ -153,6 +161,16 @@ class ScrapePool:
     def failing(self) -> Mapping[str, str]:
         """Nodes whose last scrape failed, with the sentence why."""
         return self.tally.last_failure
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """A sentence for each target whose last scrape failed; beyond some, how many more."""
+        failing = dict(self.tally.last_failure)
+        said = [
+            f"{node} is not seen: its exporter is not read. {failing[node]}" for node in sorted(failing)[:UNREAD_MAX]
+        ]
+        more = len(failing) - len(said)
+        return (*said, f"Of {more} more nodes the exporter is not read.") if more else tuple(said)
 
     def close(self) -> None:
         """Stop the pollers and close connections."""

@@ -106,7 +106,9 @@ def build_board(
         quiet=around.quiet,
         alerts=around.alerts,
         records=tuple(record for _, record in sorted((records or {}).items()) if record.measured),
-        blind=tuple(dict.fromkeys((*blind, *blind_sentences(nodes, at=at, has_snapshot=snapshot is not None)))),
+        blind=_blind(
+            blind, around.unread, blind_sentences(nodes, at=at, is_told_why=bool(blind) or snapshot is not None)
+        ),
         beats=beats or {},
         last_finding_at=last_finding_at or max((item.opened_at for item in findings), default=None),
         version=version,
@@ -184,6 +186,10 @@ def findings_shown(findings: Sequence[OpenFinding], at: datetime) -> tuple[OpenF
             ),
         )
     )
+
+
+def _blind(*parts: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(sentence for part in parts for sentence in part))
 
 
 def _commands_shown(commands: Sequence[Command], at: datetime, findings: Sequence[OpenFinding]) -> tuple[Command, ...]:

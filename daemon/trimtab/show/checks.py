@@ -72,7 +72,15 @@ def _sight(view: DaemonView) -> Iterable[Check]:
         fix="" if strip.gpus_reporting else "Start `trimtab agent` on the nodes, or name exporters under [scrape].",
     )
     for sentence in view.board.blind:
-        yield Check(name="sight", is_ok=False, sentence=sentence, fix="See the agent on that node, or the scheduler.")
+        yield Check(name="sight", is_ok=False, sentence=sentence, fix=_fix_of(sentence))
+
+
+def _fix_of(sentence: str) -> str:
+    if "exporter is not read" in sentence:
+        return "Correct its url under [scrape] targets, or start the exporter; the log has the first failure."
+    if sentence.startswith("No scheduler is set up"):
+        return "Add [kubernetes], as it says; a cluster without a scheduler is watched all the same."
+    return "See the agent on that node, or the scheduler."
 
 
 def _detectors(view: DaemonView) -> Iterable[Check]:

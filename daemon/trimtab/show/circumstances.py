@@ -22,6 +22,8 @@ class Circumstances:
     vetoes: tuple[Standing, ...] = ()
     release: ReleaseRow | None = None
     notes: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    """A sentence for each exporter that is not read now."""
     quiet: tuple[Quiet, ...] = ()
     alerts: tuple[ForeignAlert, ...] = ()
 

@@ -289,10 +289,10 @@ def _jobs_of_reports(nodes: Sequence[NodeRow]) -> tuple[JobRow, ...]:
     )
 
 
-def blind_sentences(nodes: Sequence[NodeRow], *, at: datetime, has_snapshot: bool) -> tuple[str, ...]:
-    """What is not seen: silent nodes, by whole racks where they are, and a scheduler that cannot be read."""
+def blind_sentences(nodes: Sequence[NodeRow], *, at: datetime, is_told_why: bool) -> tuple[str, ...]:
+    """What is not seen: silent nodes, by whole racks where they are, and a scheduler, if nobody has named it."""
     said = (
-        [] if has_snapshot else ["No scheduler is read: who holds a GPU is what the reports say, and nothing is moved."]
+        [] if is_told_why else ["No scheduler is read: who holds a GPU is what the reports say, and nothing is moved."]
     )
     racks: dict[str | None, list[NodeRow]] = defaultdict(list)
     for node in nodes:

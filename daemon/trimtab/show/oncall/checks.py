@@ -27,7 +27,10 @@ def _pager(oncall: OnCall) -> Check:
     if oncall.pager is Pager.OUTBOX and not oncall.targets:
         # An installation that nobody has set up yet is not ill.
         return Check(
-            name="on-call", is_ok=True, sentence="No target is set up, so nobody is paged: add [oncall.targets.NAME]."
+            name="on-call",
+            is_ok=True,
+            sentence="No target is set up, so nobody is paged.",
+            fix="Add [oncall.targets.NAME] to the daemon's settings (docs/how-to/on-call.md).",
         )
     switched = "" if oncall.pager is oncall.setting else f" (switched; the settings say {oncall.setting.value})"
     return Check(name="on-call", is_ok=True, sentence=f"{oncall.pager.value} pages{switched}.")
