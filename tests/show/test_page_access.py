@@ -265,6 +265,8 @@ def test_a_phone_sees_approves_and_pauses(page: Page, served: Served) -> None:
         assert page.ask("document.documentElement.scrollWidth") <= 390
     page.open(served.url + "/")
     page.until(READY)
+    assert page.text("#person button") == "sign out"
+    assert page.ask("document.querySelector('#todo').getBoundingClientRect().top") < 844 / 3, "what to do comes soon"
     page.click("#todo .command .primary")
     page.until("document.querySelector('#todo').innerText.includes('approved by operator')")
     assert served.memory.stored[11].state is CommandState.APPROVED
