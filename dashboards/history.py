@@ -274,10 +274,10 @@ REBALANCER = Sheet(
                     steps=((None, RED), (0.8, ORANGE), (0.95, GREEN)),
                 ),
                 number(
-                    "Saved",
-                    "GPU-hours, as measured.",
+                    "Expected gain",
+                    "GPU-hours that the moves should give over their horizon, after what they really cost: a forecast.",
                     _GPU_HOURS,
-                    Sql(f'SELECT SUM(gpu_hours_saved) AS "saved" FROM outcomes {_where("measured_at_ms")}'),
+                    Sql(f'SELECT SUM(gpu_hours_saved) AS "expected" FROM outcomes {_where("measured_at_ms")}'),
                     width=6,
                     decimals=1,
                 ),
@@ -297,11 +297,11 @@ REBALANCER = Sheet(
                     width=6,
                 ),
                 lines(
-                    "Saved and lost, by day",
-                    "Both in GPU-hours, as measured: the upper line should stay far above the lower one.",
+                    "Expected gain and measured loss, by day",
+                    "GPU-hours; the gain is a forecast over the horizon, less the cost: it should stay far above.",
                     _GPU_HOURS,
                     over_time(
-                        "SUM(gpu_hours_saved) AS saved, SUM(gpu_hours_lost) AS lost",
+                        "SUM(gpu_hours_saved) AS expected, SUM(gpu_hours_lost) AS lost",
                         "outcomes",
                         by="",
                         column="measured_at_ms",
@@ -316,15 +316,15 @@ REBALANCER = Sheet(
                 ),
                 rows(
                     "Record by rule",
-                    "How often each rule was right, and what it gave and took.",
+                    "How often each rule was right, what it should give over the horizon, and what it took.",
                     Sql(
                         'SELECT rule AS "Rule", COUNT(*) AS "Measured", COUNT(*) FILTER (WHERE is_good) AS "Right", '
-                        'ROUND(SUM(gpu_hours_saved)::numeric, 1) AS "Saved", '
+                        'ROUND(SUM(gpu_hours_saved)::numeric, 1) AS "Expected", '
                         'ROUND(SUM(gpu_hours_lost)::numeric, 1) AS "Lost", '
                         'ROUND(AVG(seconds_to_settle)::numeric) AS "Seconds to settle" '
                         f"FROM outcomes {_where('measured_at_ms')} GROUP BY rule ORDER BY 2 DESC"
                     ),
-                    units={"Saved": _GPU_HOURS, "Lost": _GPU_HOURS, "Seconds to settle": "s"},
+                    units={"Expected": _GPU_HOURS, "Lost": _GPU_HOURS, "Seconds to settle": "s"},
                     height=6,
                 ),
             ),
@@ -338,12 +338,12 @@ REBALANCER = Sheet(
                     Sql(
                         'SELECT \'R\' || c.id AS "Command", to_timestamp(c.created_at_ms / 1000.0) AS "Made", '
                         'c.rule AS "Rule", c.state AS "State", c.sentence AS "What", c.approved_by AS "Approved by", '
-                        'c.reason AS "Why it is so", o.gpu_hours_saved AS "Saved", o.gpu_hours_lost AS "Lost" '
+                        'c.reason AS "Why it is so", o.gpu_hours_saved AS "Expected", o.gpu_hours_lost AS "Lost" '
                         "FROM commands c LEFT JOIN outcomes o ON o.cluster = c.cluster AND o.command_id = c.id "
                         f"WHERE c.{_CLUSTER} AND {_SHOWN.format('c.created_at_ms')} "
                         "ORDER BY c.created_at_ms DESC LIMIT 200"
                     ),
-                    units={"Saved": _GPU_HOURS, "Lost": _GPU_HOURS},
+                    units={"Expected": _GPU_HOURS, "Lost": _GPU_HOURS},
                     height=10,
                 ),
                 rows(

@@ -321,10 +321,11 @@ def test_explain_sets_what_came_out_beside_the_forecast() -> None:
     record = "right in 46 of 49; takes 1.4× as long as said"
     said = explained(a_row(a_command(state=CommandState.SETTLED), outcome=outcome, record=record))
     for part in (
-        "  time to run again  forecast     95 s   measured    2 min",
-        "  GPU-h lost         forecast      2.1   measured      1.9",
-        "  GPU-h gained, net  forecast        -   measured     27.4",
-        "  seats as planned   forecast        2   measured        1",
+        "  time to run again     forecast     95 s   as it came    2 min",
+        "  GPU-h lost (measured) forecast      2.1   as it came      1.9",
+        "  GPU-h expected, net   forecast        -   as it came     27.4",
+        "  Net: expected over the horizon, after what it really cost.",
+        "  seats as planned      forecast        2   as it came        1",
         record,
     ):
         assert part in said

@@ -148,7 +148,7 @@ class FakeMemory(FakeLedger):
 
 
 def a_record(**changes: Any) -> RuleRecord:
-    text = "right in 46 of 49, last wrong on 12 Nov; takes 1.4× as long as said, gives 0.9× of what it said"
+    text = "right in 46 of 49, last wrong on 12 Nov; takes 1.4× as long as said, should give 0.9× of what it said"
     return RuleRecord(
         **{
             "rule": "evacuate",

@@ -199,8 +199,8 @@ def test_steps_tick_off_and_the_outcome_stands_beside_the_forecast(page: Page, s
     text = page.text("#detail")
     for line in (
         "runs again after\t95 s\t2 min",
-        "GPU-hours gained, net\t–\t29.8 GPU-h",
-        "GPU-hours lost\t2.1 GPU-h\t1.9 GPU-h",
+        "GPU-hours expected over the horizon, less the cost\t–\t29.8 GPU-h",
+        "GPU-hours lost (measured)\t2.1 GPU-h\t1.9 GPU-h",
         "seats as planned\t4\t3",
     ):
         assert line in text

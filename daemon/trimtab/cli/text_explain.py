@@ -133,13 +133,14 @@ def _outcome(outcome: Outcome, columns: int) -> Iterable[str]:
     yield from paragraph(outcome.sentence, columns, indent=2)
     rows = [
         ("time to run again", _seconds(outcome.seconds_forecast), age_text(outcome.seconds_to_settle)),
-        ("GPU-h lost", _hours(outcome.gpu_hours_lost_forecast), f"{outcome.gpu_hours_lost:.1f}"),
-        ("GPU-h gained, net", _hours(outcome.gpu_hours_saved_forecast), f"{outcome.gpu_hours_saved:.1f}"),
+        ("GPU-h lost (measured)", _hours(outcome.gpu_hours_lost_forecast), f"{outcome.gpu_hours_lost:.1f}"),
+        ("GPU-h expected, net", _hours(outcome.gpu_hours_saved_forecast), f"{outcome.gpu_hours_saved:.1f}"),
     ]
     if outcome.seats_planned:
         rows.append(("seats as planned", str(outcome.seats_planned), str(outcome.seats_hit)))
-    for what, forecast, measured in rows:
-        yield f"  {what:<18} forecast {forecast:>8}   measured {measured:>8}"
+    for what, forecast, came in rows:
+        yield f"  {what:<21} forecast {forecast:>8}   as it came {came:>8}"
+    yield "  Net: expected over the horizon, after what it really cost."
 
 
 def _seconds(seconds: float | None) -> str:

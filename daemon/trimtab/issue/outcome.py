@@ -13,9 +13,9 @@ from trimtab.model.command import Command, CommandState, Outcome, Recommendation
 def measure(command: Command, snapshot: ClusterSnapshot, *, state: CommandState, now: datetime) -> Outcome:
     """The outcome of a command that settles, or ends in another `state`, now.
 
-    Lost: the work that the stop threw away plus the GPUs that stood still until now. Saved: the gain that is left of
-    its horizon, less what was lost; against doing nothing. What missed its seats and still did what it was for (the
-    job that room was made for runs) has its gain, and is no success.
+    Lost: the work that the stop threw away plus the GPUs that stood still until now. Saved: the gain forecast for what
+    is left of its horizon, less what was lost; only the loss is measured. What missed its seats and still did what it
+    was for (the job that room was made for runs) has its gain, and is no success.
     """
     recommendation = command.recommendation
     since = command.submitted_at or now
@@ -97,7 +97,7 @@ def _sentence(
 def record_text(outcomes: Sequence[Outcome]) -> str:
     """A rule's record and how true its forecasts were; empty where nothing was measured yet.
 
-    `right in 46 of 49, last wrong on 12 Nov; takes 1.4× as long as said, gives 0.9× of what it said`.
+    `right in 46 of 49, last wrong on 12 Nov; takes 1.4× as long as said, should give 0.9× of what it said`.
     """
     if not outcomes:
         return ""
@@ -107,7 +107,7 @@ def record_text(outcomes: Sequence[Outcome]) -> str:
     record = f"right in {good} of {len(outcomes)}" + (f", last wrong on {last.day} {last:%b}" if last else "")
     slower, given = duration_ratio(outcomes), gain_ratio(outcomes)
     said = [f"takes {slower:.1f}× as long as said"] if slower is not None else []
-    said += [f"gives {given:.1f}× of what it said"] if given is not None else []
+    said += [f"should give {given:.1f}× of what it said"] if given is not None else []
     return "; ".join([record, ", ".join(said)]) if said else record
 
 

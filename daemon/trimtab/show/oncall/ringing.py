@@ -256,9 +256,13 @@ def _refreshed(incident: Incident, found: OpenFinding, concern: Concern, at: dat
 
 
 def _only_loss(fresh: Incident, incident: Incident) -> Incident:
-    """What was told stays as it was told."""
+    """What was told stays as it was told; whom it hits and what it costs is as it is now."""
     return replace(
-        incident, loss_gpus=fresh.loss_gpus, gpu_hours_lost=fresh.gpu_hours_lost, changed_at=fresh.changed_at
+        incident,
+        impact=fresh.impact,
+        loss_gpus=fresh.loss_gpus,
+        gpu_hours_lost=fresh.gpu_hours_lost,
+        changed_at=fresh.changed_at,
     )
 
 
