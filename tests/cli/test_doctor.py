@@ -41,6 +41,13 @@ def test_a_good_file_is_printed_with_its_defaults(tmp_path: Path, text: str, who
     ("text", "said"),
     [
         ("interval_second = 5\n", "unknown field `interval_second`"),
+        ("interval_second = 5\n", "Did you mean interval_seconds"),
+        ('[people]\nlissten = "127.0.0.1:1"\n', "at `$.people`. Did you mean listen"),
+        (
+            '[oncall.targets.good]\nkind = "webhook"\nurl = "https://a.example"\nkeys_file = "k"\n'
+            '[oncall.targets.nights]\nkind = "webhook"\nurll = "https://a.example"\nkeys_file = "k"\nurl = "https://a.example"\n',
+            "$.oncall.targets.nights`. Did you mean url",
+        ),
         ("interval_seconds = -1\n", "`float` > 0.0 - at `$.interval_seconds`"),
         ('[issue]\nmode = "sometimes"\n', "$.issue.mode"),
         ("interval_seconds = \n", "not TOML"),

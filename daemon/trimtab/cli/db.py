@@ -74,6 +74,8 @@ def check(settings_file: Path, *, is_json: bool) -> None:
             said = f"{found.commands_holding} commands still keep something of the cluster. Before you remove trimtab: "
             say([said + "trimtab release --all"])
         say(f"damaged: {one}" for one in found.problems)
+        if not found.problems:
+            say(["The database is sound."])
     if found.problems:
         say(["Restore the last backup: trimtab db restore FILE"])
         raise click.exceptions.Exit(1)

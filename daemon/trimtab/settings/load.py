@@ -12,6 +12,7 @@ import msgspec
 from trimtab.errors import SettingsError
 from trimtab.settings.agent import AgentSettings
 from trimtab.settings.daemon import DaemonSettings
+from trimtab.settings.mistakes import told
 
 S = TypeVar("S", AgentSettings, DaemonSettings)
 
@@ -32,7 +33,7 @@ def from_table(table: dict[str, object], kind: type[S], *, where: str) -> S:
     try:
         return msgspec.convert(table, kind, strict=True)
     except msgspec.ValidationError as error:
-        raise SettingsError(f"{where}: {error}") from error
+        raise SettingsError(f"{where}: {told(error, table, kind)}") from error
 
 
 def read_token(path: str, *, environment_name: str) -> str | None:
