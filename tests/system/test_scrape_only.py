@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tests.system.processes import Daemon, eventually, free_port
 
+from trimtab.show.api_types import Doctor
+
 # Simulated time runs 30 times as fast; the scheduler at that address is not there, as in a cluster without one.
 SETTINGS = """
 [scrape]
@@ -68,6 +70,30 @@ def page_of(*, activity: float, watts: float) -> str:
             ("DCGM_FI_DEV_GPU_TEMP", 35),
         )
     )
+
+
+def test_an_exporter_at_a_wrong_address_is_named_everywhere_and_no_link_is_logged(tmp_path: Path) -> None:
+    target = f'{{ url = "http://127.0.0.1:{free_port()}/metrics", node = "gpu-07" }}'
+    settings = f"[scrape]\ninterval_seconds = 1.0\ntargets = [{target}]\n"
+    daemon = Daemon(tmp_path, settings=settings)
+
+    def unseen() -> list[str]:
+        return [
+            said for said in daemon.board().blind if said.startswith("gpu-07 is not seen: its exporter is not read.")
+        ]
+
+    try:
+        daemon.up()
+        eventually(unseen, said=daemon.tail)
+        blind = daemon.board().blind
+        assert len([said for said in blind if "cheduler" in said]) == 1, blind
+        checks = daemon.get("/api/v1/doctor", Doctor).checks
+        ill = [check for check in checks if "gpu-07 is not seen" in check.sentence]
+        assert [(check.is_ok, "[scrape] targets" in check.fix) for check in ill] == [(False, True)]
+        assert daemon.text().count("an exporter is not read") == 1
+        assert "/open/" not in daemon.text()
+    finally:
+        daemon.close()
 
 
 def test_idle_gpus_and_a_silent_node_are_found_and_closed_without_any_agent(tmp_path: Path) -> None:

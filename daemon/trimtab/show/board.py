@@ -84,6 +84,7 @@ def build_board(
         notice_seconds=notice_seconds,
         breakers=around.breakers,
     )
+    is_told_why = snapshot is not None or any(sentence.startswith("No scheduler") for sentence in blind)
     return Board(
         cluster=cluster,
         at=at,
@@ -106,9 +107,7 @@ def build_board(
         quiet=around.quiet,
         alerts=around.alerts,
         records=tuple(record for _, record in sorted((records or {}).items()) if record.measured),
-        blind=_blind(
-            blind, around.unread, blind_sentences(nodes, at=at, is_told_why=bool(blind) or snapshot is not None)
-        ),
+        blind=_blind(blind, around.unread, blind_sentences(nodes, at=at, is_told_why=is_told_why)),
         beats=beats or {},
         last_finding_at=last_finding_at or max((item.opened_at for item in findings), default=None),
         version=version,
