@@ -108,6 +108,14 @@ def test_a_link_with_a_moment_opens_it_and_keeps_it_from_view_to_view(page: Page
     assert page.ask("document.body.classList.contains('is-past')")
 
 
+def test_what_is_known_of_a_finding_only_from_later_says_so(page: Page, served: Served) -> None:
+    page.open(f"{served.url}/f/31?at=2026-11-02T12:00:00Z")
+    page.until("document.querySelector('#detail .notice.warn')?.innerText.includes('as it was said later')")
+    page.click("#notices .past button")
+    page.until("!document.body.classList.contains('is-past')")
+    page.until("!document.querySelector('#detail .notice.warn')")
+
+
 def test_a_moment_of_which_nothing_was_kept_says_so(page: Page, served: Served) -> None:
     page.open(f"{served.url}/?at=2026-10-20T12:00:00Z")
     page.until("document.querySelector('#notices .warn')?.innerText.includes('2026-10-20')")

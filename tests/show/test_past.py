@@ -219,6 +219,10 @@ def test_findings_are_those_that_stood_then_in_their_words_of_then(served: Serve
     assert opened["finding"]["sentence"] == "gpu-02 GPU 0 fell off the bus (XID 79)."
     assert changed["finding"]["sentence"] == "gpu-02 GPU 0 fell off again."
     assert opened["closed_at"] is None
+    # Whom it hit is kept as it was said last only: that is told.
+    assert opened["finding"]["facts"]["told_later_at"] == then(20)
+    assert "told_later_at" not in changed["finding"]["facts"]
+    assert "told_later_at" not in closed["finding"]["facts"]
     assert board_at(served, 17)["nodes"][2]["cells"][0]["findings"] == [1]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from trimtab.clock import from_unix_ms, unix_ms
+from trimtab.clock import from_unix_ms, iso, unix_ms
 from trimtab.model.advice import Action, FindingState, OpenFinding, Severity
 from trimtab.model.command import SAME_STEPS, Command, CommandState, Outcome
 from trimtab.model.past import MarkKind, TrendMark
@@ -20,6 +20,8 @@ from trimtab.store.text import from_json
 SHOWN_AFTER_END = timedelta(hours=1)
 """What had ended is on a board for so long, as on that of now."""
 FINDINGS_MAX = 2000
+LATER = "told_later_at"
+"""Fact of a finding of the past: from when the parts are of which only the last word is kept."""
 _STATES = {state.value: state for state in CommandState}
 
 
@@ -52,7 +54,15 @@ def _finding_then(one: OpenFinding, at: datetime, said: Any) -> OpenFinding:  # 
     changed_at = one.changed_at
     if said is not None:
         changed_at = from_unix_ms(said.at_ms)
-        finding = replace(finding, sentence=said.sentence, action=Action(said.action), severity=Severity(said.severity))
+        finding = replace(
+            finding,
+            sentence=said.sentence,
+            action=Action(said.action),
+            severity=Severity(said.severity),
+            # Of changes the words are kept; whom it hits and what it rests on is of its last word, and says so.
+            evidence=tuple(each for each in finding.evidence if each.at is None or each.at <= at),
+            facts={**finding.facts, LATER: iso(one.changed_at)},
+        )
     if one.closed_at is not None and one.closed_at <= at:
         return replace(one, finding=finding)
     return replace(

@@ -21,6 +21,7 @@ export function findingView({ id }) {
   return [
     heading(`F${id}`, bare(finding.sentence)),
     closed ? h("p", { class: "notice plain" }, closed) : null,
+    isToldLater(item) ? h("p", { class: "notice warn" }, t("past-finding-later")) : null,
     incidentPart(item),
     finding.impact ? h("p", { class: "lead" }, full(finding.impact)) : null,
     h("dl", { class: "facts-list" },
@@ -37,6 +38,11 @@ export function findingView({ id }) {
       finding.evidence.length ? null : h("p", { class: "dim" }, t("rests-on-sentence"))),
     finding.against.length ? part(t("against"), evidenceList(finding.against)) : null,
   ];
+}
+
+/** Whether the past is shown and some of this is only known as it was said later. */
+function isToldLater({ id, finding }) {
+  return Boolean(state.past?.board) && (Boolean(finding.facts?.told_later_at) || !state.lookups.findings.has(id));
 }
 
 function fact(name, value) {

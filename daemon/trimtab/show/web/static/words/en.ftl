@@ -578,6 +578,7 @@ past-asking = Asking how it was at { $at }.
 past-shown = This is the past: { $at }. Nothing here can be decided.
 past-means = Each number is a mean over { $span }.
 past-no-moment = { $at } in the address is no moment, so nothing is shown. Write it as ?at={ $example }.
+past-finding-later = Whom it hits and what it rests on is as it was said later: of this moment only the sentence was kept.
 past-back = back to now
 
 ## End of the page

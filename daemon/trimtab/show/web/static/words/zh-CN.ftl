@@ -566,6 +566,7 @@ past-asking = 正在查询 { $at } 的状态。
 past-shown = 这是过去：{ $at }。这里不能作决定。
 past-means = 每个数字是 { $span }的均值。
 past-no-moment = 地址中的 { $at } 不是一个时刻，因此不显示任何内容。请写成 ?at={ $example }。
+past-finding-later = 影响对象与依据是后来的说法：这一时刻只保留了这句话。
 past-back = 回到现在
 
 ## End of the page
