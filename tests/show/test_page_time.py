@@ -190,6 +190,15 @@ def test_where_the_languages_stand_does_not_move_when_the_daemon_says_who_is_her
     assert page.ask(left) == was
 
 
+def test_what_the_fleet_is_grouped_by_is_not_cut_and_its_choices_stand_in_one_row(page: Page) -> None:
+    page.until("document.querySelector('#fleet .zoom button')")
+    select = "document.querySelectorAll('#fleet .panel-head select')"
+    assert page.ask(f"{select}[1].getBoundingClientRect().width") < 156, "not at its bound, so whole"
+    top = ".getBoundingClientRect().top"
+    apart = page.ask(f"Math.abs({select}[0]{top} - document.querySelector('#fleet .zoom'){top})")
+    assert apart < 12
+
+
 def test_a_simulated_clock_is_said_beside_the_beat(page: Page, served: Served) -> None:
     assert "simulated" not in page.text("#beat")
     board = served.box.latest().board  # type: ignore[union-attr]

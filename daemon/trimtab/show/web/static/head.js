@@ -50,7 +50,7 @@ function person() {
   const leaveNow = async () => (await import("./signin.js")).signOut();
   return [
     h("span", { key: "name" }, me.name === me.role ? "" : `${me.name} `, h("span", { class: "role" }, t(`role-${me.role}`))),
-    me.session_id === null || me.session_id === undefined ? null : h("button", { key: "out", class: "quiet", on: { click: leaveNow } }, t("sign-in-out")),
+    me.session_id === null || me.session_id === undefined ? null : h("button", { key: "out", class: "quiet", title: me.name, on: { click: leaveNow } }, t("sign-in-out")),
   ];
 }
 
