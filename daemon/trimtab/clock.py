@@ -87,6 +87,11 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def count_text(count: int, noun: str) -> str:
+    """`1 GPU`, `32 GPUs`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def age_text(seconds: float) -> str:
     """An age for people: `41 s`, `12 min`, `3 h`, `2 d`."""
     if seconds < 120:

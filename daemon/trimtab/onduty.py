@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from trimtab.chores import Chore
-from trimtab.clock import Clock, SystemClock, unix_seconds
+from trimtab.clock import Clock, SystemClock, count_text, unix_seconds
 from trimtab.errors import SettingsError
 from trimtab.loop import Beat
 from trimtab.model.oncall import Target
@@ -135,7 +135,7 @@ def on_duty(
 
     def prune() -> str:
         gone = history.prune_outbox(clock.now() - timedelta(days=oncall.outbox_days))
-        return f"{gone} messages older than {oncall.outbox_days:g} days left the outbox"
+        return f"{count_text(gone, 'message')} older than {oncall.outbox_days:g} days left the outbox"
 
     return OnDuty(
         bell=bell,
@@ -151,7 +151,9 @@ def on_duty(
             ),
             Chore(name="outbox", minutes=PRUNE_MINUTES, run=prune),  # letters are kept for weeks, not for ever
             Chore(
-                name="drills", minutes=DRILLS_MINUTES, run=lambda: f"{bell.forget_drills(clock.now())} drills are gone"
+                name="drills",
+                minutes=DRILLS_MINUTES,
+                run=lambda: f"forgot {count_text(bell.forget_drills(clock.now()), 'drill')}",
             ),
         ),
         counts=counts,

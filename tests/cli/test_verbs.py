@@ -78,6 +78,15 @@ def test_when_nothing_is_wrong_it_says_so(served: Served, verb: Verb) -> None:
     assert "Nothing is wrong. Last finding 3 h ago. 31 of 32 GPUs report." in verb("status").stdout
 
 
+def test_one_gpu_is_no_plural(served: Served, verb: Verb) -> None:
+    board = a_board(findings=(), commands=(), refusals=())
+    served.box.publish(replace(board, strip=replace(board.strip, gpus_total=1, gpus_reporting=1)))
+    said = verb("status").stdout
+    assert "hall-a   1 GPU   " in said
+    assert "1 of 1 GPU reports." in said
+    assert "1 GPUs" not in said
+
+
 def test_json_is_the_same_data(verb: Verb) -> None:
     result = verb("status", "--json")
     assert msgspec.json.decode(result.stdout, type=Board) == a_board()

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import click
 
-from trimtab.clock import age_text
+from trimtab.clock import age_text, count_text
 from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.board import CommandRow, JobRow
 from trimtab.model.command import CommandState, Refusal
@@ -66,7 +66,7 @@ def job_row(job: JobRow, at: datetime) -> Row:
     """One workload that waits, and why."""
     waited = f"  {age_text((at - job.waiting_since).total_seconds())}" if job.waiting_since else ""
     answer = f" → R{job.recommendation}" if job.recommendation else ""
-    return Row("", f"{job.name}  {job.pods} × {job.gpus_per_pod} GPUs{waited}", job.why + answer)
+    return Row("", f"{job.name}  {job.pods} × {count_text(job.gpus_per_pod, 'GPU')}{waited}", job.why + answer)
 
 
 def command_row(row: CommandRow, at: datetime) -> Row:

@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 
 from trimtab.cli.text import clock_text, finding_row, paragraph, standing
-from trimtab.clock import age_text, iso
+from trimtab.clock import age_text, count_text, iso
 from trimtab.model.advice import Evidence, FindingState, OpenFinding
 from trimtab.model.board import CommandRow
 from trimtab.model.command import Mode, Outcome, Recommendation
@@ -52,7 +52,9 @@ def finding_lines(item: OpenFinding, rows: Sequence[CommandRow], *, at: datetime
     lines += _part("Against it", _evidence(finding.against, columns))
     lines += _part("What to do", paragraph(finding.advice, columns, indent=2))
     hits = ", ".join(finding.workloads_hit)
-    lines += _part("Hits", paragraph(f"{hits} ({finding.gpus_hit} GPUs)" if hits else "", columns, indent=2))
+    lines += _part(
+        "Hits", paragraph(f"{hits} ({count_text(finding.gpus_hit, 'GPU')})" if hits else "", columns, indent=2)
+    )
     answers = [row for row in rows if item.id in row.command.recommendation.findings]
     lines += _part("Recommended", (line for row in answers for line in _answer(row, columns)))
     if item.state is FindingState.OPEN and not finding.is_corroborated:
@@ -153,7 +155,7 @@ def _hours(hours: float | None) -> str:
 
 def _gain_and_cost(row: CommandRow, columns: int) -> Iterable[str]:
     gain, cost = row.command.recommendation.gain, row.command.recommendation.cost
-    unlocked = f", {gain.gpus_unlocked} GPUs unlocked" if gain.gpus_unlocked else ""
+    unlocked = f", {count_text(gain.gpus_unlocked, 'GPU')} unlocked" if gain.gpus_unlocked else ""
     yield from _item(f"gain {gain.gpu_hours:.1f} GPU-h over {gain.horizon_hours:g} h{unlocked}", columns)
     yield from paragraph(gain.formula, columns, indent=4)
     jobs = ", ".join(cost.workloads_disturbed)

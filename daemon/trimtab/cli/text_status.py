@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from trimtab.cli.text import LABEL_COLUMNS, Row, block, command_row, finding_row, job_row, refusal_lines
 from trimtab.cli.text_alerts import hushed_lines
-from trimtab.clock import age_text, iso
+from trimtab.clock import age_text, count_text, iso
 from trimtab.model.advice import FindingState
 from trimtab.model.board import Board, JobRow, ReleaseRow, Strip
 
@@ -42,7 +42,11 @@ def simulated_clock(board: Board) -> str:
 
 def strip_lines(board: Board, *, age_seconds: float | None, columns: int) -> list[str]:
     """The numbers at the top, folded where they do not fit."""
-    parts = [board.cluster, f"{board.strip.gpus_total} GPUs", *_counts(board.strip, size=_size_wanted(board.jobs))]
+    parts = [
+        board.cluster,
+        count_text(board.strip.gpus_total, "GPU"),
+        *_counts(board.strip, size=_size_wanted(board.jobs)),
+    ]
     if board.strip.goodput_ratio is not None:
         parts.append(f"goodput {board.strip.goodput_ratio:.0%} of held")
     parts.append(f"mode {board.mode}")
@@ -89,13 +93,17 @@ def _size_wanted(jobs: Iterable[JobRow]) -> int:
     return sizes[0] if sizes else 8
 
 
+def _report(gpus: int) -> str:
+    return f"{count_text(gpus, 'GPU')} report" + ("s" if gpus == 1 else "")
+
+
 def nothing_wrong(board: Board) -> str:
     """The empty state, which is a state."""
     strip = board.strip
     last = ""
     if board.last_finding_at is not None:
         last = f" Last finding {age_text((board.at - board.last_finding_at).total_seconds())} ago."
-    return f"Nothing is wrong.{last} {strip.gpus_reporting} of {strip.gpus_total} GPUs report."
+    return f"Nothing is wrong.{last} {strip.gpus_reporting} of {_report(strip.gpus_total)}."
 
 
 def around_lines(board: Board, columns: int) -> list[str]:

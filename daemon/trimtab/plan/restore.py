@@ -10,7 +10,7 @@ from trimtab.model.advice import UNPROVED, FindingState, OpenFinding, Subject
 from trimtab.model.cluster import Node
 from trimtab.model.command import Cost, Gain, Recommendation, RecommendationKind, Verb, Write
 from trimtab.plan.draft import Draft, nodes_in_doubt
-from trimtab.plan.phrase import gpu_hours_text, list_text
+from trimtab.plan.phrase import count_text, gpu_hours_text, list_text
 
 RULE = "restore"
 
@@ -82,7 +82,7 @@ def _recommend(draft: Draft, one: TakenOut, purpose: str) -> None:
             cost=Cost(gpu_hours=0.0, formula="nothing is stopped: 0 GPU-h"),
             created_at=draft.now,
             expires_at=draft.now + timedelta(seconds=draft.settings.expiry_seconds),
-            if_nothing_is_done=f"{gpus} GPUs of {one.node} stay out of service.",
+            if_nothing_is_done=f"{count_text(gpus, 'GPU')} of {one.node} left out of service.",
         )
     )
 
@@ -97,5 +97,6 @@ def _gain(draft: Draft, node: Node, gpus: int) -> Gain:
         gpu_hours=used * hours,
         horizon_hours=hours,
         gpus_unlocked=gpus,
-        formula=f"{gpus} GPUs back; {who}: {used} GPUs × {hours:g} h = {gpu_hours_text(used * hours)}",
+        formula=f"{count_text(gpus, 'GPU')} back; {who}: "
+        f"{count_text(used, 'GPU')} × {hours:g} h = {gpu_hours_text(used * hours)}",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trimtab.clock import age_text
+from trimtab.clock import age_text, count_text
 from trimtab.show.alertmanager.facts import alerting_checks
 from trimtab.show.api_types import Check
 from trimtab.show.metrics_facts import BeatFacts, DaemonView
@@ -68,11 +68,15 @@ def _sight(view: DaemonView) -> Iterable[Check]:
     yield Check(
         name="reports",
         is_ok=strip.gpus_reporting > 0,
-        sentence=f"{strip.gpus_reporting} of {strip.gpus_total} GPUs report.",
+        sentence=f"{strip.gpus_reporting} of {_report(strip.gpus_total)}.",
         fix="" if strip.gpus_reporting else "Start `trimtab agent` on the nodes, or name exporters under [scrape].",
     )
     for sentence in view.board.blind:
         yield Check(name="sight", is_ok=False, sentence=sentence, fix=_fix_of(sentence))
+
+
+def _report(gpus: int) -> str:
+    return f"{count_text(gpus, 'GPU')} report" + ("s" if gpus == 1 else "")
 
 
 def _fix_of(sentence: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from trimtab.clock import age_text
+from trimtab.clock import age_text, count_text
 from trimtab.model.advice import OpenFinding, Severity
 from trimtab.model.board import CommandRow, JobRow, NodeRow, Step
 from trimtab.model.cluster import ClusterSnapshot, Workload, WorkloadState
@@ -240,7 +240,7 @@ def _why_quota(workload: Workload, room: _Room) -> str:
     if quota is None:
         return f"quota: queue {workload.queue or 'unknown'} is full"
     held = room.held_by_queue.get(workload.queue or "", 0)
-    return f"quota: queue {workload.queue} holds {held} of {quota} GPUs, {workload.gpus} needed"
+    return f"quota: queue {workload.queue} holds {held} of {count_text(quota, 'GPU')}, {workload.gpus} needed"
 
 
 def _why_placement(workload: Workload, room: _Room) -> str:
@@ -250,11 +250,13 @@ def _why_placement(workload: Workload, room: _Room) -> str:
     count = room.spares_count
     spares = f" ({count} {'spare' if count == 1 else 'spares'} kept for faults)" if count else ""
     if total < workload.gpus:
-        return f"room: {total} GPUs free, {workload.gpus} needed{spares}"
+        return f"room: {count_text(total, 'GPU')} free, {workload.gpus} needed{spares}"
     if most < size:
         return f"placement: {total} free, never {size} together{spares}"
     if seats < workload.pods:
-        return f"placement: {total} free, seats for {seats} of {workload.pods} pods of {size} GPUs{spares}"
+        return (
+            f"placement: {total} free, seats for {seats} of {workload.pods} pods of {count_text(size, 'GPU')}{spares}"
+        )
     return "there is room: its scheduler has not started it yet"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from trimtab.clock import count_text
 from trimtab.model.oncall import Pager
 from trimtab.show.api_types import Check
 from trimtab.show.api_types_oncall import OnCall, TargetRow
@@ -38,7 +39,7 @@ def _pager(oncall: OnCall) -> Check:
 
 def _target(row: TargetRow) -> Check:
     name = f"on-call {row.name}"
-    said = f"{row.waiting} messages wait, {row.dead} are dead."
+    said = f"{count_text(row.waiting, 'message')} waiting, {row.dead} dead."
     if row.trouble:
         fix = "Mend what it names; what waits is sent by itself, what is dead by `trimtab outbox --resend NUMBER`."
         sentence = f"{row.name} does not take messages: {row.trouble}. {said}"
