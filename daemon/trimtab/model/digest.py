@@ -1,4 +1,4 @@
-"""The digest: what a fleet did with a stretch of time, what it lost and why, and what the moves gave back."""
+"""The digest: what a fleet did with a stretch of time, what it lost and why, and what the moves should give."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "satur
 
 
 class DigestSettings(Section, frozen=True, kw_only=True):
-    """What the fleet lost in a week, why, and what the moves gave back: sent once a week, made any time on demand."""
+    """What the fleet lost in a week, why, and what the moves should give: sent once a week, made any time on demand."""
 
     targets: tuple[str, ...] = ()
     """Names of on-call targets (`oncall.targets.NAME`) that get it; mail gets all of it, others the figures. Empty =
