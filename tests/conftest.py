@@ -12,6 +12,10 @@ from tests.cluster.fixtures import module_space, plane, space
 
 from trimtab.store.database import Database, open_database
 
+HERE = Path(__file__).parent
+WITH_SERVERS = ("alertmanager", "alerts", "dashboards", "demo", "system")
+"""Folders whose tests wait for servers most of the time: `make test` runs them beside those that compute."""
+
 __all__ = ["module_space", "plane", "space"]  # pytest finds fixtures by name here
 
 
@@ -21,6 +25,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     What is marked `long` runs with TRIMTAB_LONG=1 only (`make test-long`).
     """
     for item in items:
+        if item.path.relative_to(HERE).parts[0] in WITH_SERVERS:
+            item.add_marker("servers")
         if "plane" in getattr(item, "fixturenames", ()):
             item.add_marker("cluster")
     if not os.environ.get("TRIMTAB_LONG"):

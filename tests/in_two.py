@@ -1,4 +1,4 @@
-"""All tests as two runs at once: those on the real control plane wait most of the time, the others compute.
+"""All tests as two runs at once: those with servers and the real control plane mostly wait, the others compute.
 
 `make test` runs it; each line is led by its run's name, and what failed is named once more at the end.
 """
@@ -10,7 +10,7 @@ import sys
 import threading
 from dataclasses import dataclass, field
 
-RUNS = {"cluster": "cluster", "rest": "not cluster"}
+RUNS = {"servers": "cluster or servers", "rest": "not cluster and not servers"}
 """Name of the run -> which marks it takes (`-m`)."""
 NOTHING_RAN = 5
 _SAYS_WHY = ("FAILED ", "ERROR ", "= ")
