@@ -13,7 +13,8 @@ from trimtab.cli.text_history import history_lines, series_lines, spark
 from trimtab.cli.text_status import status_lines
 from trimtab.cli.watch import Span
 from trimtab.model.board import GpuHistory
-from trimtab.model.command import SAME_STEPS, AuditLine, CommandState
+from trimtab.model.command import AuditLine, CommandState
+from trimtab.model.past import SAME_STEPS
 
 
 def plain(lines: list[str]) -> list[str]:

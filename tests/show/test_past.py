@@ -33,7 +33,8 @@ from trimtab.issue.verdicts import Verdicts
 from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.board import Board
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import SAME_STEPS, CommandState, Mode
+from trimtab.model.command import CommandState, Mode
+from trimtab.model.past import SAME_STEPS
 from trimtab.model.reading import GpuState
 from trimtab.settings import DaemonSettings, IssueSettings
 from trimtab.settings.rollup import RollupSettings

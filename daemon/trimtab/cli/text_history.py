@@ -9,7 +9,8 @@ from trimtab.cli.text import paragraph
 from trimtab.clock import iso
 from trimtab.model.advice import OpenFinding
 from trimtab.model.board import GpuHistory
-from trimtab.model.command import SAME_STEPS, AuditLine
+from trimtab.model.command import AuditLine
+from trimtab.model.past import SAME_STEPS
 
 _BARS = "▁▂▃▄▅▆▇█"
 _NO_VALUE = " "

@@ -8,7 +8,8 @@ from datetime import datetime
 
 from trimtab.issue.policy import backs_off_until, is_quiet, mode_of
 from trimtab.issue.steps import PASSING_RULES, clock_text, refusal_of, why_gone
-from trimtab.model.command import SAME_STEPS, Command, CommandState, Mode, Plan, Recommendation, Refusal
+from trimtab.model.command import Command, CommandState, Mode, Plan, Recommendation, Refusal
+from trimtab.model.past import SAME_STEPS
 from trimtab.settings import IssueSettings
 
 NEWS_SECONDS = 60.0

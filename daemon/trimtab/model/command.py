@@ -386,10 +386,6 @@ class Mode(StrEnum):
     ACT = "act"
 
 
-SAME_STEPS = "same steps, other moment or price"
-"""Why a proposal was written anew where what it would do has not changed: kept, and left out of what people read."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditLine:
     """Who did what, why; append-only."""

@@ -47,6 +47,10 @@ class PastFleet:
     notes: tuple[str, ...] = ()
 
 
+SAME_STEPS = "same steps, other moment or price"
+"""Why a proposal was written anew where what it would do has not changed: kept, and left out of what people read."""
+
+
 class MarkKind(StrEnum):
     """What happened at a mark on the scrubber."""
 

@@ -12,8 +12,8 @@ from sqlalchemy.engine import Connection
 
 from trimtab.clock import from_unix_ms, iso, unix_ms
 from trimtab.model.advice import Action, FindingState, OpenFinding, Severity
-from trimtab.model.command import SAME_STEPS, Command, CommandState, Outcome
-from trimtab.model.past import MarkKind, TrendMark
+from trimtab.model.command import Command, CommandState, Outcome
+from trimtab.model.past import SAME_STEPS, MarkKind, TrendMark
 from trimtab.store.tables import audit, commands, finding_changes, findings, outcomes
 from trimtab.store.text import from_json
 
