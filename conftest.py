@@ -1,13 +1,20 @@
-"""The skip policy: where TRIMTAB_FORBID_SKIPS is set, a skip other than `gpu` or `volcano` is a failure."""
+"""The skip policy: where TRIMTAB_FORBID_SKIPS is set, a skip other than `gpu` or `volcano` is a failure; and Ctrl-C."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 ALLOWED_MARKS = ("gpu", "volcano")
+
+
+def pytest_configure() -> None:
+    """A run that a shell put into the background ignores Ctrl-C, and so would every program that a test starts."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
