@@ -132,7 +132,7 @@ def test_a_gang_without_retry_room_is_refused_and_untouched(hall: Hall) -> None:
         hall.adapter.submit(command)
     hall.give_back(replace(command, state=CommandState.ABANDONED))
     assert hall.uids("train") == uids
-    assert [node.name for node in hall.snapshot().nodes if node.is_cordoned] == []
+    hall.until(lambda: not any(node.is_cordoned for node in hall.snapshot().nodes), "no node is cordoned any more")
 
 
 def test_a_command_that_a_dead_controller_leaves_lying_is_withdrawn_and_does_nothing_later(hall: Hall) -> None:
