@@ -144,7 +144,7 @@ def test_what_is_shown_is_what_was_written(past: Past) -> None:
     assert past.ask(texts["Findings"])[1] == [(2,)]
     assert past.ask(texts["Still open"])[1] == [(1,)]
     assert float(past.ask(texts["Right"])[1][0][0]) == pytest.approx(2 / 3)
-    assert past.ask(texts["Saved"])[1] == [(pytest.approx(57.8),)]
+    assert past.ask(texts["Expected gain"])[1] == [(pytest.approx(57.8),)]
     by_state = dict(zip(*_first(past.ask(texts["GPU-hours by state"])), strict=True))
     # The first whole hour: two of four GPUs worked, two were free.
     assert by_state["working"] == pytest.approx(2.0, rel=0.02)
