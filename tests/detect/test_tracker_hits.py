@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.builders import a_node, a_snapshot, a_workload
+from tests.builders import a_node, a_snapshot, a_workload, gpu_uuid
 from tests.detect.beats import NODE, Beats, a_finding, window_at
 from tests.detect.faults import judge, live, xid
 
+from trimtab.detect.incident import MEMBERS, members_text
 from trimtab.detect.tracker import Tracker
 from trimtab.model.advice import UNPROVED
 from trimtab.model.cluster import WorkloadState
@@ -102,3 +103,13 @@ def test_what_comes_back_under_load_is_judged_anew():
     assert UNPROVED in beats.open[0].finding.facts
     beats.beat(a_finding(), after=5)
     assert UNPROVED not in beats.open[0].finding.facts
+
+
+@pytest.mark.parametrize(("indexes", "doubt"), [(range(4), None), (range(4, 8), "nothing ran on it")])
+def test_work_on_the_nodes_other_gpus_proves_nothing_of_those_that_were_slow(indexes, doubt):
+    slow = members_text(f"slow:{NODE}/{gpu_uuid(NODE, index)}" for index in range(4))
+    beats = Beats()
+    beats.beat(replace(a_finding(), facts={**a_finding().facts, MEMBERS: slow}))
+    job = a_workload("tune-2", on={NODE: indexes})
+    (closed,) = beats.quiet(120, window=lambda seconds: window_at(seconds, snapshot=of(job)))
+    assert closed.finding.facts.get(UNPROVED) == doubt

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from trimtab.detect.fleet import Fleet
-from trimtab.detect.incident import HOLDERS, moment_of
+from trimtab.detect.incident import HOLDERS, digest, members_of, moment_of
 from trimtab.detect.xid import RECOVERY, recovery_of
 from trimtab.model.advice import Finding, OpenFinding
 from trimtab.model.cluster import GpuKey, WorkloadState
@@ -88,7 +88,10 @@ def unproved(finding: Finding, fleet: Fleet) -> str | None:
         return "nobody knew what ran on it"
     gpu = finding.subject.gpu
     places = [(node, each) for node in nodes for each in ((gpu,) if gpu else fleet.node_gpus(node))]
-    held = [workload for place in places if (workload := fleet.workload(*place)) is not None]
+    # Work on the node's other GPUs warms nothing of those that the finding is about.
+    members = members_of(finding)
+    own = [(node, each) for node, each in places if digest(f"slow:{node}/{each}") in members]
+    held = [workload for place in own or places if (workload := fleet.workload(*place)) is not None]
     return None if any(one.state is WorkloadState.RUNNING for one in held) else "nothing ran on it"
 
 
