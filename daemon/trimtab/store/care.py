@@ -17,13 +17,12 @@ from typing import IO
 import sqlalchemy as sa
 
 from trimtab.errors import StoreError
-from trimtab.store import schema, tables_alerts, tables_outbox, tables_people, tables_rollup
+from trimtab.store import schema
 from trimtab.store.commands import command_floor_key
 from trimtab.store.database import Database, open_database
+from trimtab.store.every_table import metadata
 from trimtab.store.postings import numbers_key
-from trimtab.store.tables import commands, metadata
-
-__all__ = ["tables_alerts", "tables_outbox", "tables_people", "tables_rollup"]  # imported so that `metadata` is whole
+from trimtab.store.tables import commands
 
 ROWS_PER_BATCH = 5_000
 ROOM_RATIO = 1.5

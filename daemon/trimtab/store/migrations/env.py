@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-import trimtab.store.tables_alerts
-import trimtab.store.tables_outbox
-import trimtab.store.tables_people
-import trimtab.store.tables_rollup  # noqa: F401 - their tables belong to the same metadata
-from trimtab.store.tables import VERSION_TABLE, metadata
+from trimtab.store.every_table import VERSION_TABLE, metadata
 
 # One transaction for all of it, also on SQLite (database.py begins it itself): killed half-way, nothing happened.
 context.configure(
