@@ -20,7 +20,6 @@ _SEQUENCES = {
     "\x1bOH": "home",
     "\x1b[Z": "backtab",
 }
-CTRL_C = "\x03"
 
 
 def keys_of(raw: bytes) -> Iterator[str]:

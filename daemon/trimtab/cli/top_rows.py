@@ -126,9 +126,7 @@ def _node(row: NodeRow, board: Board, bad: Mapping[int, int]) -> TopNode:
         rack=row.rack or "",
         cells="".join(_form(cell) for cell in row.cells),
         activity_ratio=_mean(cell.activity_ratio for cell in row.cells),
-        temperature_celsius=max(
-            (c.temperature_celsius for c in row.cells if c.temperature_celsius is not None), default=None
-        ),
+        temperature_celsius=_max(cell.temperature_celsius for cell in row.cells),
         power_watts=_sum(cell.power_watts for cell in row.cells),
         says=", ".join(says),
         badness=badness,

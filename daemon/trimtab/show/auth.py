@@ -174,10 +174,6 @@ class Door:
             return self._by_token(bearer, knock)
         return proxied or self._by_session(knock.session)
 
-    def is_operators_token(self, authorization: str | None) -> bool:
-        """Whether the Authorization header carries the operator's own token; constant time."""
-        return hmac.compare_digest(digest(_bearer(authorization)), self._token)
-
     def is_page(self, caller: Caller, csrf: str | None) -> bool:
         """Whether the act of a caller without a token comes with what only our page knows; constant time."""
         return bool(caller.csrf) and hmac.compare_digest(caller.csrf.encode(), (csrf or "").encode())

@@ -48,7 +48,6 @@ class _Matcher(msgspec.Struct):
 class _State(msgspec.Struct):
     state: str = ""
     silencedBy: tuple[str, ...] = ()  # noqa: N815
-    inhibitedBy: tuple[str, ...] = ()  # noqa: N815
 
 
 class _Silence(msgspec.Struct):

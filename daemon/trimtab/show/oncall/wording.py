@@ -12,6 +12,7 @@ from trimtab.model.command import Command
 from trimtab.model.oncall import FIRST_LINE_CHARACTERS_MAX, Audience, Incident, Message, Verb
 from trimtab.model.runbook import runbook_of
 from trimtab.show.catalogue import Catalogue
+from trimtab.show.oncall.text import one_line
 
 _EVIDENCE_MAX = 3
 _STEPS_MAX = 6
@@ -83,8 +84,8 @@ def first_line(news: News, words: Catalogue, audience: Audience = Audience.ONCAL
     incident = news.incident
     most = FIRST_LINE_CHARACTERS_MAX - (_MARK_CHARACTERS if incident.is_drill else 0)
     head = f"{incident.cluster}: " + _prefix(news, words, audience)
-    sentence = _plain(summary_sentence(news.members, words) if news.members else incident.sentence).rstrip(".")
-    impact = _plain(incident.impact).rstrip(".")
+    sentence = one_line(summary_sentence(news.members, words) if news.members else incident.sentence).rstrip(".")
+    impact = one_line(incident.impact).rstrip(".")
     whole = f"{head}{sentence}; {impact}" if impact and impact not in sentence else head + sentence
     return whole if len(whole) <= most else cut(head + sentence, most)
 
@@ -107,7 +108,7 @@ def lines(news: News, words: Catalogue, audience: Audience) -> list[str]:
         Verb.RESOLVE: _closing,
     }[news.verb](news, words)
     owner = [words.say("oncall-for-owner")] if audience is Audience.OWNER and news.verb is Verb.OPEN else []
-    return [_plain(line) for line in (*owner, *told, _names(news.incident)) if line]
+    return [one_line(line) for line in (*owner, *told, _names(news.incident)) if line]
 
 
 def _opening(news: News, words: Catalogue) -> list[str]:
@@ -154,10 +155,10 @@ def _evidence(finding: Finding | None, words: Catalogue) -> list[str]:
     if finding is None:
         return []
     seen = [
-        words.say("oncall-seen", source=one.source, text=_plain(one.text)[:200])
+        words.say("oncall-seen", source=one.source, text=one_line(one.text)[:200])
         for one in finding.evidence[:_EVIDENCE_MAX]
     ]
-    against = [words.say("oncall-against", text=_plain(one.text)[:200]) for one in finding.against[:1]]
+    against = [words.say("oncall-against", text=one_line(one.text)[:200]) for one in finding.against[:1]]
     return [*seen, *against]
 
 
@@ -186,7 +187,7 @@ def _closing(news: News, words: Catalogue) -> list[str]:
         words.say("oncall-lasted", span=span(incident.opened_at, news.at, words), at=clock_text(incident.opened_at)),
         *(
             [words.say("oncall-cost", hours=f"{incident.gpu_hours_lost:.1f}")]
-            if incident.gpu_hours_lost >= 0.05
+            if incident.gpu_hours_lost >= _HOURS_MIN
             else []
         ),
         *([words.say("oncall-ended", why=incident.close_reason)] if incident.close_reason else []),
@@ -254,11 +255,6 @@ def _facts(incident: Incident) -> dict[str, str]:
     if incident.finding is not None:
         facts["finding"] = f"F{incident.finding}"
     return facts
-
-
-def _plain(text: str) -> str:
-    """One line, without control characters."""
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
 def rank(severity: Severity) -> int:
