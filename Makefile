@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: deb help demo test test-long cluster lint bench score docs screenshots clean cluster-demo
+.PHONY: dashboards deb help demo test test-long cluster lint bench score docs screenshots clean cluster-demo
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14

@@ -21,7 +21,6 @@ FACTOR = 60.0
 SHORT_MINUTES = 45
 """What needs longer, with all that it looks back on, is played by the long run."""
 RECEIVERS = {"critical": "on-call", "warning": "day-shift", "info": "notices"}
-EVERY_LABEL = {"alertname", "severity", "incident", "theme"}
 
 
 class World:

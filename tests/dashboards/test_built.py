@@ -27,7 +27,6 @@ from tests.dashboards.reading import (
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "grafana"
 FILES = sorted(path.name for path in DASHBOARDS.glob("*.json"))
 ALL = [(name, panel) for name in FILES for panel in charts_of(read(name))]
-PROMETHEUS_PANELS = [(name, panel) for name, panel in ALL if panel["datasource"]["uid"] == "${datasource}"]
 ANNOTATION_OF_A_SOURCE = {"expr", "step", "tagKeys", "textFormat", "titleFormat", "rawQuery", "rawSql", "format"}
 QUERIES = [asked for name in FILES for asked in asked_of(read(name))]
 

@@ -28,16 +28,6 @@ function take(found) {
   document.dispatchEvent(new CustomEvent("trimtab:me", { detail: found }));
 }
 
-/** Whether this person's decisions would be taken; the daemon says no to others whatever the page shows. */
-export function mayDecide() {
-  return me?.role === "operator" || me?.role === "admin";
-}
-
-/** What to call them, with the role: "anna · operator". */
-export function personText() {
-  return me ? `${me.name} · ${t(`role-${me.role}`)}` : t("sign-in-nobody");
-}
-
 /** Show the form; `sentence` says why. */
 export function showSignIn(sentence) {
   if (!dialog) build();

@@ -96,7 +96,6 @@ sign-in-title = Sign in to trimtab
 sign-in-token = Your token
 sign-in-button = sign in
 sign-in-help = An admin gives tokens: trimtab token person NAME --role operator. A link that works once: trimtab link.
-sign-in-nobody = not signed in
 sign-in-out = sign out
 sign-in-over = Your session is over. What is shown may be old.
 

@@ -92,7 +92,6 @@ sign-in-title = 登录 trimtab
 sign-in-token = 您的令牌
 sign-in-button = 登录
 sign-in-help = 令牌由管理员发放：trimtab token person NAME --role operator。一次性链接：trimtab link。
-sign-in-nobody = 未登录
 sign-in-out = 退出登录
 sign-in-over = 会话已结束，页面内容可能已过时。
 
