@@ -112,6 +112,7 @@ class Central:
         self._plan: Plan | None = None
         self._judged_at: dict[str, datetime] = {}
         self._failures: dict[str, str] = {}
+        self._command_bell_error: str | None = None
         self._past = Past()
         self._release: ReleaseRow | None = None
         self._span_seconds = max(detector.span_seconds for detector in parts.detectors)
@@ -169,7 +170,7 @@ class Central:
         changes = self.tracker.update(window, findings, judged=judged)
         if parts.context is not None:
             parts.context.see(changes.after, window.snapshot)
-        rung = self._ring(changes, window)
+        rung = self._ring(lambda bell: bell.hear(changes, window.snapshot))
         parts.history.record_findings(changes, rung.result or ())
         self.tracker.commit(changes)
         _log_changes(changes)
@@ -181,28 +182,24 @@ class Central:
         self._publish(now)
         return "; ".join(said)
 
-    def _ring(self, changes: Changes, window: Window) -> Ran[tuple[Posting, ...]]:
-        """What on-call is to be told of it; should that fail, it is told at the next beat, and findings are kept."""
+    def _ring(self, hear: Callable[[Bell], tuple[Posting, ...]]) -> Ran[tuple[Posting, ...]]:
+        """What on-call is to be told; should that fail, it is told at the next beat, and all else goes on."""
         bell = self._parts.bell
         if bell is None:
             return Ran(name="bell")
-        hears = [("bell", lambda: bell.hear(changes, window.snapshot))]
-        return run_all(hears, clock=self._parts.clock, tally=self._parts.tally)[0]
+        return run_all([("bell", lambda: hear(bell))], clock=self._parts.clock, tally=self._parts.tally)[0]
 
     def _ring_commands(self, now: datetime) -> None:
-        """What on-call is to be told of commands; should that fail, it is told at the next beat, and they go on."""
-        bell = self._parts.bell
-        if bell is None:
-            return
-        commands = self._advance.commands
-        hears = [("bell", lambda: bell.hear_commands(commands, now))]
-        [rung] = run_all(hears, clock=self._parts.clock, tally=self._parts.tally)
+        rung = self._ring(lambda bell: tuple(bell.hear_commands(self._advance.commands, now)))
+        if rung.error is not None and rung.error != self._command_bell_error:
+            log.warning("people cannot be told of commands; it is tried again", error=rung.error)
+        self._command_bell_error = rung.error
         self._parts.history.post(rung.result or ())
 
     @property
     def is_bell_failing(self) -> bool:
-        """Whether people could not be told of what the last judgement found."""
-        return "bell" in self._failures
+        """Whether people could not be told of the last findings or commands."""
+        return "bell" in self._failures or self._command_bell_error is not None
 
     def rebalance(self) -> str:
         """What would be better, and one step of what was agreed. No whole snapshot, no move."""

@@ -81,6 +81,23 @@ def test_a_bell_that_fails_costs_no_finding_and_is_told_at_the_next_beat(ward: W
     assert ward.hall.pd.story() == ["open I1"]
 
 
+def test_commands_that_nobody_can_be_told_of_go_on_and_are_no_sign_of_life(ward: Ward):
+    central = ward.start()
+    central.judge()
+    hear = ward.hall.bell.hear_commands
+
+    def broken(*_args):
+        raise ValueError("odd command")
+
+    ward.hall.bell.hear_commands = broken
+    central.rebalance()
+    assert ward.history.commands(live_only=False)
+    assert central.is_bell_failing
+    ward.hall.bell.hear_commands = hear
+    central.rebalance()
+    assert not central.is_bell_failing
+
+
 def test_a_restart_between_judgement_and_delivery_tells_it_once(ward: Ward):
     ward.start().judge()
     central = ward.start()  # the next daemon, on the same database
