@@ -15,7 +15,7 @@ demo: $(VENV)/.demo ## A simulated cluster, its agents, the daemon and the page;
 
 test: $(VENV)/.test $(VENV)/.grafana lint cluster ## Lint, types, import contracts, and all tests; ARGS="-k spool" for some
 	@echo "== tests (servers that are found are started; what is skipped is named at the end)"
-	@$(BIN)/python -m tests.in_two $(ARGS)
+	@$(BIN)/python -m tests.side_by_side $(ARGS)
 
 test-long: $(VENV)/.test $(VENV)/.grafana cluster ## What takes too long for every change: long outages, every kill, more steps; ARGS as for test
 	@echo "== the tests of real clusters, contracts and explorers, at full length"
