@@ -12,12 +12,15 @@ from tests.builders import CLUSTER, a_delivery, a_reading, a_report, gpu_uuid
 from tests.fakes.clock import START, FakeClock
 from tests.store.rolled import a_cell_board
 
+from trimtab.clock import unix_ms
 from trimtab.model.board import Board, CellState
 from trimtab.model.reading import Delivery
 from trimtab.settings.rollup import RollupSettings
 from trimtab.store.database import open_database
 from trimtab.store.journal import Journal
 from trimtab.store.rollup import Rollup
+from trimtab.store.rollup_adopt import CONFIRMED
+from trimtab.store.rollup_write import State
 
 NODES = ("gpu-00", "gpu-01")
 HOLD_SECONDS = 45.0
@@ -50,8 +53,12 @@ def main(url: str, directory: str, first: int) -> None:
     journal = Journal(database)
     rollup = Rollup(database, cluster=CLUSTER, clock=clock, settings=RollupSettings(), hold_seconds=HOLD_SECONDS)
     second = first
+    confirmed = State(database, cluster=CLUSTER).get(CONFIRMED)
+    if confirmed is not None:
+        # The board that was last looked at comes again after a start: nothing changed while nobody looked.
+        rollup.see(board_at((confirmed - unix_ms(START)) // 1000), None)
+        rollup.roll()
     while True:
-        # A board of the beat before comes again after a start: nothing is said to have changed while it was away.
         rollup.see(board_at(second), None)
         rollup.roll()
         appended = journal.append([report_at(node, second) for node in NODES])

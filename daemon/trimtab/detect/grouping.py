@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from trimtab.detect.incident import digest, members_of
-from trimtab.model.advice import Finding, OpenFinding, Severity
+from trimtab.model.advice import Finding, OpenFinding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Sighting:
     def order(self, told_as: str) -> tuple[int, int, bool, float, int, str]:
         """Of several about one incident the highest speaks for it; of equals, the rule that it was told as."""
         finding = self.finding
-        severity = list(Severity).index(finding.severity)
+        severity = finding.severity.rank
         is_known = finding.rule == told_as
         return (finding.action.rank, severity, is_known, finding.loss_gpus, len(self.members), finding.incident)
 

@@ -25,7 +25,7 @@ from trimtab.detect.fleet import Fleet
 from trimtab.detect.grouping import Sighting, groups_of
 from trimtab.detect.hits import hit_now
 from trimtab.detect.incident import MEMBERS, digest, members_of, moment_of, moment_text
-from trimtab.model.advice import UNPROVED, Finding, FindingState, OpenFinding, Severity
+from trimtab.model.advice import UNPROVED, Finding, FindingState, OpenFinding
 from trimtab.model.window import Window
 
 FLAP_SECONDS = 600.0
@@ -353,8 +353,8 @@ def _as_it_was(old: Finding, joined: Finding, **facts: str) -> Finding:
 
 def _step(old: Finding, new: Finding) -> int:
     """Positive when worse, negative when better, in action first."""
-    before = (old.action.rank, list(Severity).index(old.severity))
-    now = (new.action.rank, list(Severity).index(new.severity))
+    before = (old.action.rank, old.severity.rank)
+    now = (new.action.rank, new.severity.rank)
     return (now > before) - (now < before)
 
 

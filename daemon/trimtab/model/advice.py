@@ -44,6 +44,11 @@ class Severity(StrEnum):
     WARNING = "warning"
     CRITICAL = "critical"
 
+    @property
+    def rank(self) -> int:
+        """Place in the order; higher is worse."""
+        return list(Severity).index(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:

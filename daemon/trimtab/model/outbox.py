@@ -25,7 +25,11 @@ class LetterState(StrEnum):
     @property
     def is_waiting(self) -> bool:
         """Whether it is still to be delivered."""
-        return self in (LetterState.READY, LetterState.LEASED)
+        return self in WAITING
+
+
+WAITING = (LetterState.READY, LetterState.LEASED)
+"""States of what is still to be delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,4 +111,3 @@ class OutboxCounts:
 
     letters: Mapping[tuple[str, LetterState], int] = field(default_factory=dict)
     oldest_waiting_at: Mapping[str, datetime] = field(default_factory=dict)
-    attempts_total: Mapping[str, int] = field(default_factory=dict)

@@ -14,11 +14,10 @@ from trimtab.model.command import Command, Mode, Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """What the roll-ups hold: from when to when, and in how fine steps at the newest end. None = nothing yet."""
+    """What the roll-ups hold: from when to when. None = nothing yet."""
 
     since: datetime | None = None
     until: datetime | None = None
-    finest_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

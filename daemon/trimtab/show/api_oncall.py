@@ -10,7 +10,7 @@ import msgspec
 
 from trimtab.errors import DecisionRefused
 from trimtab.model.oncall import InboundAct, Incident
-from trimtab.model.outbox import LetterState
+from trimtab.model.outbox import WAITING, LetterState
 from trimtab.show.api_routes import ApiError, Call, People
 from trimtab.show.api_types import ID_MAX
 from trimtab.show.api_types_oncall import (
@@ -37,7 +37,7 @@ from trimtab.show.oncall.standard_webhook import key_bytes
 from trimtab.show.oncall.webhook_body import schema
 
 _STATES = {
-    "waiting": (LetterState.READY, LetterState.LEASED),
+    "waiting": WAITING,
     "dead": (LetterState.DEAD,),
     "all": None,
 }

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from trimtab.clock import unix_ms
 from trimtab.model.command import AuditLine
 from trimtab.model.oncall import Incident, Pager, Verb
-from trimtab.model.outbox import LetterState, Posting
+from trimtab.model.outbox import WAITING, LetterState, Posting
 from trimtab.store.facts import Facts
 from trimtab.store.postings import NUMBERS_PER_QUERY, TELLING, numbers_key, write_postings
 from trimtab.store.standing import write_lines
@@ -19,7 +19,7 @@ from trimtab.store.tables import meta
 from trimtab.store.tables_outbox import inbound_acts, incidents, outbox
 from trimtab.store.text import clean, from_json
 
-_WAITING = (LetterState.READY.value, LetterState.LEASED.value)
+_WAITING = tuple(state.value for state in WAITING)
 
 
 class IncidentFacts(Facts):

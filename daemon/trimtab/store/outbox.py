@@ -16,14 +16,14 @@ from trimtab.clock import from_unix_ms, unix_ms
 from trimtab.model.advice import Severity
 from trimtab.model.command import AuditLine
 from trimtab.model.oncall import Message, Thread, Verb
-from trimtab.model.outbox import Claimed, LetterState, OutboxCounts, OutboxRow
+from trimtab.model.outbox import WAITING, Claimed, LetterState, OutboxCounts, OutboxRow
 from trimtab.store.facts import Facts
 from trimtab.store.postings import NUMBERS_PER_QUERY
 from trimtab.store.standing import write_lines
 from trimtab.store.tables_outbox import inbound_acts, incidents, outbox
 from trimtab.store.text import clean, from_json, to_json
 
-_WAITING = (LetterState.READY.value, LetterState.LEASED.value)
+_WAITING = tuple(state.value for state in WAITING)
 
 
 class OutboxFacts(Facts):
@@ -242,22 +242,18 @@ class OutboxFacts(Facts):
             outbox.c.target,
             outbox.c.state,
             sa.func.count().label("letters"),
-            sa.func.sum(outbox.c.attempts).label("attempts"),
             sa.func.min(outbox.c.created_at_ms).label("oldest_at_ms"),
         )
         with self._database.read() as connection:
             rows = connection.execute(by.where(mine).group_by(outbox.c.target, outbox.c.state)).all()
         oldest: dict[str, datetime] = {}
-        attempts: dict[str, int] = {}
         for row in rows:
-            attempts[row.target] = attempts.get(row.target, 0) + int(row.attempts)
             if row.state in _WAITING:
                 at = from_unix_ms(row.oldest_at_ms)
                 oldest[row.target] = min(at, oldest.get(row.target, at))
         return OutboxCounts(
             letters={(row.target, LetterState(row.state)): row.letters for row in rows},
             oldest_waiting_at=oldest,
-            attempts_total=attempts,
         )
 
     def prune_outbox(self, before: datetime) -> int:

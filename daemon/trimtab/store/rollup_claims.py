@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from trimtab.model.advice import FindingState, OpenFinding, Severity
+from trimtab.model.advice import FindingState, OpenFinding
 from trimtab.model.board import Board, Cell, CellState, JobRow, NodeRow, QueueRow
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.rollup import Standing, Tenure
 from trimtab.store.rollup_facts import BOARD, JOB, LOSS, NODE, PLACEMENT, QUEUE, Key
 
 NOBODY = Tenure()
-_SEVERITY = {Severity.CRITICAL: 0, Severity.WARNING: 1, Severity.INFO: 2}
 _STANDING = {
     CellState.FREE: Standing.FREE,
     CellState.STRANDED: Standing.STRANDED,
@@ -92,7 +91,7 @@ class Causes:
         """Look through all findings of a board once."""
         open_ones = [one for one in findings if one.state is FindingState.OPEN and not one.finding.is_history_only]
         # Best last: later ones overwrite.
-        open_ones.sort(key=lambda one: (-_SEVERITY[one.finding.severity], one.finding.action.rank, -one.id))
+        open_ones.sort(key=lambda one: (one.finding.severity.rank, one.finding.action.rank, -one.id))
         self._gpu: dict[tuple[str, str], str] = {}
         self._node: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._workload: dict[str, str] = {}

@@ -48,8 +48,6 @@ class Mender:
         self._cluster = cluster
         self._hold_ms = hold_ms
         self._unpacker = Unpacker(Report, {})
-        self.reports_total = 0
-        """Reports that were decoded once more."""
 
     def mend(self, minutes: Minutes) -> dict[int, set[int]]:
         """Count these minutes of these nodes anew; minute -> slots whose rows were replaced. Raises StoreError."""
@@ -118,7 +116,6 @@ class Mender:
             report = self._report(row)
             if report is None:
                 continue
-            self.reports_total += 1
             for slot, kind, values in picked(self._slots, node, report.gpus):
                 heap.put(slot, row.at_ms, kind, values)
 

@@ -20,7 +20,6 @@ from trimtab.model.rollup import IDLE_RATIO, ROLLED, STATE_OF_STANDING, STATES, 
 OK, LOST, UNREADABLE = 0, 1, 2
 """What a sample says of its GPU: it was read, it is gone, it could not be read."""
 
-P95 = 0.95
 _MAX = 2**53
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

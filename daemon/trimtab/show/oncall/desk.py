@@ -10,7 +10,7 @@ from typing import Protocol
 from trimtab.errors import DecisionRefused, TrimtabError
 from trimtab.model.command import AuditLine
 from trimtab.model.oncall import InboundAct, Incident, Target, Verb
-from trimtab.model.outbox import LetterState, OutboxCounts, OutboxRow
+from trimtab.model.outbox import WAITING, LetterState, OutboxCounts, OutboxRow
 from trimtab.show.api_types import Check
 from trimtab.show.api_types_oncall import OnCall, TargetRow
 from trimtab.show.oncall.bell import Bell
@@ -104,7 +104,7 @@ class Desk:
                 kind=target.kind,
                 locale=target.locale,
                 is_pager=target.is_pager,
-                waiting=sum(counts.get((name, state), 0) for state in (LetterState.READY, LetterState.LEASED)),
+                waiting=sum(counts.get((name, state), 0) for state in WAITING),
                 dead=counts.get((name, LetterState.DEAD), 0),
                 delivered_at=self.counts.delivered_at.get(name),
                 trouble=self.counts.trouble.get(name, ""),

@@ -12,7 +12,7 @@ from trimtab.model.outbox import Posting
 from trimtab.show.oncall.budget import Recipients, Room
 from trimtab.show.oncall.routes import Concern
 from trimtab.show.oncall.telling import SUMMARY, Teller, counted, open_summary, shown, tell_summary
-from trimtab.show.oncall.wording import News, rank
+from trimtab.show.oncall.wording import News
 
 LOSS_CHANGE_GPUS = 1.0
 """A loss that changed by less is not worth a row."""
@@ -147,7 +147,7 @@ class Ringing:
             return
         if self._is_quiet(fresh, incident):
             return
-        after = replace(fresh, worst=max(incident.worst, finding.severity, key=rank), quiet="")
+        after = replace(fresh, worst=max(incident.worst, finding.severity, key=lambda one: one.rank), quiet="")
         new = self._only_for_louder(after, finding, concern) if is_loud else {}
         told = replace(after, told={**after.told, **new})
         news = News(verb=Verb.UPDATE, incident=told, at=self._at, finding=finding, is_loud=is_loud, change=change)
@@ -223,12 +223,12 @@ class Ringing:
 
 def _change(incident: Incident, finding: Finding) -> tuple[str, bool]:
     """What changed against what was told, and whether that is to sound again."""
-    if rank(finding.severity) > rank(incident.worst):
+    if finding.severity.rank > incident.worst.rank:
         return "worse", True
     if set(finding.workloads_hit) - set(incident.victims):
         return "victims", True
-    if rank(finding.severity) != rank(incident.severity):
-        return ("worse" if rank(finding.severity) > rank(incident.severity) else "better"), False
+    if finding.severity.rank != incident.severity.rank:
+        return ("worse" if finding.severity.rank > incident.severity.rank else "better"), False
     if finding.action is not incident.action:
         return "action", False
     return "", False

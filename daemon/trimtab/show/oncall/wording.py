@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from trimtab.clock import iso
-from trimtab.model.advice import Finding, Severity
+from trimtab.model.advice import Finding
 from trimtab.model.command import Command
 from trimtab.model.oncall import FIRST_LINE_CHARACTERS_MAX, Audience, Incident, Message, Verb
 from trimtab.model.runbook import runbook_of
@@ -255,8 +255,3 @@ def _facts(incident: Incident) -> dict[str, str]:
     if incident.finding is not None:
         facts["finding"] = f"F{incident.finding}"
     return facts
-
-
-def rank(severity: Severity) -> int:
-    """Place in the order; higher is worse."""
-    return list(Severity).index(severity)
