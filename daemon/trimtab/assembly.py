@@ -17,7 +17,7 @@ from trimtab.collect.scrape import ScrapePool
 from trimtab.context import Context
 from trimtab.detect.detector import catalogue
 from trimtab.detect.series import SERIES_METRICS
-from trimtab.doors import TOKEN_FILE, listener_of, people_door
+from trimtab.doors import TOKEN_FILE, listener_of, people_door, tells_of_reports
 from trimtab.errors import SettingsError, ShipError, TrimtabError
 from trimtab.issue.issuer import Issuer
 from trimtab.issue.verdicts import Verdicts
@@ -308,7 +308,7 @@ class Daemon:
             oncall=desk,
             alerting=self._context.alerting(self._box),
         )
-        return listener_of(app, "people", self.settings.people), door
+        return listener_of(app, "people", self.settings.people, door), door
 
     def _ingest_listener(self) -> Listener:
         ingest = self.settings.ingest
@@ -320,8 +320,9 @@ class Daemon:
             cluster=self.settings.cluster,
             counts=self._ingest_counts,
             why_not_well=lambda: hung(self._beats),
+            tell=tells_of_reports(self._door),
         )
-        return listener_of(app, "ingest", ingest)
+        return listener_of(app, "ingest", ingest, self._door)
 
     def _credentials(self) -> Credentials:
         tokens = NodeTokens(tokens_path(self.settings))

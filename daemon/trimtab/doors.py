@@ -13,6 +13,7 @@ from trimtab.settings import IngestSettings, PeopleSettings, read_token
 from trimtab.show.auth import Door
 from trimtab.show.keys import operator_token
 from trimtab.show.proxied import proxies_of
+from trimtab.show.refusals import Answer
 from trimtab.store.history import History
 
 TOKEN_FILE = "operator.token"
@@ -39,8 +40,12 @@ def people_door(
     )
 
 
-def listener_of(app: Any, name: str, section: PeopleSettings | IngestSettings) -> Listener:  # noqa: ANN401 - ASGI
-    """A listener as its section says, bound and not started. Raises SettingsError."""
+def listener_of(app: Any, name: str, section: PeopleSettings | IngestSettings, door: Door) -> Listener:  # noqa: ANN401 - ASGI
+    """A listener as its section says, bound and not started; the door counts what is no HTTP. Raises SettingsError."""
+
+    def tell(peer: str, why: str) -> None:
+        door.refusals.note(Answer.BROKEN, who=f"peer {peer}", what=f"refused a request to the {name} listener", why=why)
+
     return Listener(
         app,
         name=name,
@@ -48,4 +53,18 @@ def listener_of(app: Any, name: str, section: PeopleSettings | IngestSettings) -
         certificate_file=section.certificate_file,
         key_file=section.key_file,
         allow_plaintext=section.allow_plaintext,
+        tell=tell,
     )
+
+
+def tells_of_reports(door: Door) -> Callable[[int, str, str], None]:
+    """What the ingest listener calls at each refusal: its status, the peer, the sentence. May write to the store."""
+
+    def tell(status: int, peer: str, why: str) -> None:
+        refusals, who, what = door.refusals, f"peer {peer}", "refused reports"
+        if status in (401, 403):
+            refusals.tell(Answer.STRANGER if status == 401 else Answer.OTHER_NODE, who=who, what=what, why=why)
+        else:
+            refusals.note(Answer.UNFIT, who=who, what=what, why=why)
+
+    return tell

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from functools import partial
 from typing import Any
 
 import structlog
@@ -13,6 +14,7 @@ import uvicorn
 from trimtab.errors import SettingsError
 from trimtab.outbound import is_loopback
 from trimtab.service import inherited_socket
+from trimtab.strict_http import StrictProtocol, Tell, tell_nobody
 
 log = structlog.get_logger()
 
@@ -37,8 +39,12 @@ class Listener:
         certificate_file: str = "",
         key_file: str = "",
         allow_plaintext: bool = False,
+        tell: Tell = tell_nobody,
     ) -> None:
-        """Bind at once, so that a port in use is said before anything starts. Raises SettingsError."""
+        """Bind at once, so that a port in use is said before anything starts. Raises SettingsError.
+
+        `tell` hears of requests that are no HTTP as we take it; it must not wait.
+        """
         host, port = split_listen(listen, key=f"{name}.listen")
         # A socket unit's port stays open while the daemon restarts; its address is then the unit's to say.
         inherited = inherited_socket(name)
@@ -68,7 +74,8 @@ class Listener:
             timeout_graceful_shutdown=2,
             server_header=False,
             proxy_headers=False,  # the peer is who connects; whose word counts for more is the door's to say
-            h11_max_incomplete_event_size=32 * 1024,
+            http=partial(StrictProtocol, tell=tell),  # type: ignore[arg-type]  # uvicorn calls what it is given
+            ws="none",
         )
         try:
             self._config.load()  # here and not on the thread, where a wrong certificate would leave a deaf daemon

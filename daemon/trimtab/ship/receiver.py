@@ -22,9 +22,11 @@ from trimtab.errors import SchedulerError, StoreError
 from trimtab.model.reading import Delivery, Report
 from trimtab.settings import IngestSettings
 from trimtab.ship.believe import deliver, read_moment
+from trimtab.ship.client_certificates import ClientRule
 from trimtab.ship.inbox import Inbox
 from trimtab.ship.tokens import Credentials
 from trimtab.ship.wire import SCHEMA_MAJORS, SENT_AT_HEADER, WireError, decode_reports
+from trimtab.tls import PEER
 
 COMMIT_TIMEOUT_SECONDS = 10.0
 """Shorter than an agent waits, so that it hears why."""
@@ -33,6 +35,15 @@ BODY_TIMEOUT_SECONDS = 30.0
 RETRY_AFTER_SECONDS = (2, 6)
 """What a full inbox asks for; drawn at random so that agents do not come back together."""
 _LENGTH_DIGITS_MAX = 15
+_TOLD = frozenset({400, 401, 403, 413, 415, 422})
+"""Refused for what it is; the others are put off, and come again."""
+
+Tell = Callable[[int, str, str], None]
+"""Hears of a refusal: its status, the peer's address, and the sentence."""
+
+
+def _tell_nobody(_status: int, _peer: str, _why: str) -> None:
+    """Where nobody asks about refusals."""
 
 
 class _Refused(Exception):
@@ -67,10 +78,13 @@ def ingest_app(
     counts: IngestCounts | None = None,
     commit_timeout_seconds: float = COMMIT_TIMEOUT_SECONDS,
     why_not_well: Callable[[], str] = str,
+    tell: Tell = _tell_nobody,
+    client_rule: ClientRule | None = None,
 ) -> Starlette:
     """The application: POST /v1/reports, GET /healthz. `counts` also stands at `app.state.counts`.
 
     `why_not_well`: what in this process hangs, or nothing; then /healthz says 503, and whoever asks starts it again.
+    `tell` hears of each request that was refused for what it is; it runs on a worker thread.
     """
     desk = _Desk(
         inbox=inbox,
@@ -82,6 +96,8 @@ def ingest_app(
         commit_timeout_seconds=commit_timeout_seconds,
         bell=_Bell(),
         why_not_well=why_not_well,
+        tell=tell,
+        client_rule=client_rule or ClientRule("off", clock=clock),
     )
     app = Starlette(
         routes=[
@@ -106,6 +122,8 @@ class _Desk:
     commit_timeout_seconds: float
     bell: _Bell
     why_not_well: Callable[[], str]
+    tell: Tell
+    client_rule: ClientRule
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
         """Whether the process gets on; says nothing that needs a token."""
@@ -118,15 +136,24 @@ class _Desk:
             response = await self._take(request)
         except _Refused as refused:
             response = _json(refused.status, {"error": str(refused)}, refused.headers)
+            await self._say(request, refused.status, refused)
         except WireError as error:
             response = _refusal_of_wire(error)
+            await self._say(request, error.status, error)
         except ClientDisconnect:
             response = Response(status_code=499)  # nobody hears it; counted as what it was
         self.counts.requests_total[response.status_code] = self.counts.requests_total.get(response.status_code, 0) + 1
         return response
 
+    async def _say(self, request: Request, status: int, why: Exception) -> None:
+        if status in _TOLD:
+            await run_in_threadpool(self.tell, status, request.client.host if request.client else "", str(why))
+
     async def _take(self, request: Request) -> Response:
         node = await self._node_of(request)
+        objection = self.client_rule.why_not(getattr(request.state, PEER, None), node)
+        if objection is not None:
+            raise _Refused(objection.status, objection.sentence)
         body = await self._read_body(request)
         reports = decode_reports(
             body,

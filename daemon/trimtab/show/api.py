@@ -7,7 +7,7 @@ and bounded; then the handler runs on a worker thread. Any no is `{"error": sent
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from http import HTTPStatus
@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route as WebRoute
 from starlette.types import ASGIApp, Message, Receive, Send
@@ -32,6 +32,7 @@ from trimtab.model.window import Window
 from trimtab.settings import DaemonSettings
 from trimtab.show.api_alerts import Alerting
 from trimtab.show.api_knock import SAFE_METHODS, authenticate, check_origin, keep_session, knock_of
+from trimtab.show.api_once import refuse_twice
 from trimtab.show.api_pages import page_routes
 from trimtab.show.api_raw import raw_body
 from trimtab.show.api_routes import ApiError, Call, People, Reply, Route, Scope
@@ -48,9 +49,13 @@ from trimtab.show.discovery import Discovery
 from trimtab.show.oncall.desk import Desk
 from trimtab.show.openapi import openapi_document
 from trimtab.show.peers import Peers
+from trimtab.show.refusals import Answer
 from trimtab.show.stream import HEARTBEAT_SECONDS
 
 COMPRESS_BYTES_MIN = 32 * 1024
+ONCE_BYTES_MAX = 64 * 1024
+"""Bodies of decisions, in which nothing may be said twice; a delivery of alerts is larger and decides nothing."""
+_UNFIT = frozenset({400, 413, 415})
 
 log = structlog.get_logger()
 
@@ -105,7 +110,7 @@ def people_app(
     return Starlette(
         routes=[*scraped, *(_web_route(people, route, slow) for route in ROUTES), *page_routes(people, document, web)],
         middleware=[Middleware(_SafeHeaders), Middleware(_KnownHost, door=door)],
-        exception_handlers={HTTPException: _on_http_error, TrimtabError: _on_no, Exception: _on_failure},
+        exception_handlers={**_HANDLERS, TrimtabError: _on_no(door)},
     )
 
 
@@ -116,7 +121,7 @@ def _web_route(people: People, route: Route, slow: SlowCalls) -> WebRoute:
             result = await run_in_threadpool(route.handler, people, call)
         return await run_in_threadpool(_answer, people, request, result)
 
-    path = route.path.replace("{id}", "{id:int}").replace("{job}", "{job:path}")
+    path = route.path.replace("{id}", "{id:id}").replace("{job}", "{job:path}")
     made = WebRoute(path, endpoint, methods=[route.method], name=route.handler.__name__)
     if made.methods:
         made.methods.discard("HEAD")
@@ -157,11 +162,14 @@ async def _body(route: Route, request: Request) -> Any:  # noqa: ANN401 - the ro
     if raw and media_type != "application/json":
         raise ApiError(415, "Send the body as application/json.")
     try:
-        return msgspec.json.decode(bytes(raw) or b"{}", type=route.body)
+        body = msgspec.json.decode(bytes(raw) or b"{}", type=route.body)
     except msgspec.ValidationError as error:
         raise ApiError(422, f"The body is not right: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(400, f"The body is not JSON: {error}") from error
+    if route.body_bytes_max <= ONCE_BYTES_MAX:
+        refuse_twice(bytes(raw))
+    return body
 
 
 def _answer(people: People, request: Request, result: object) -> Response:
@@ -209,7 +217,20 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     return _problem(error.status_code, sentence, dict(error.headers or {}))
 
 
-async def _on_no(_: Request, error: Exception) -> Response:
+def _on_no(door: Door) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """Answers a no that trimtab knows; what nobody sends by mistake is counted with its peer."""
+
+    async def on_no(request: Request, error: Exception) -> Response:
+        if isinstance(error, ApiError) and error.status in _UNFIT:
+            peer = door.peer(knock_of(request))
+            what = f"refused {request.method} {request.url.path}"
+            door.refusals.note(Answer.UNFIT, who=f"peer {peer}", what=what, why=str(error))
+        return _no(error)
+
+    return on_no
+
+
+def _no(error: Exception) -> Response:
     """A sentence that trimtab knows: the API's own no, a store out of reach, or a decision that cannot be taken."""
     if isinstance(error, ApiError):
         headers = {"WWW-Authenticate": 'Bearer realm="trimtab"'} if error.status == 401 else None
@@ -226,6 +247,13 @@ async def _on_failure(request: Request, error: Exception) -> Response:
     log.error("a request failed in a way that trimtab does not know", path=request.url.path, error=repr(error))
     return _problem(500, "The daemon failed on this request; its log says how.")
 
+
+async def _on_gone(_: Request, __: Exception) -> Response:
+    """Who asked went away in the middle of the body: nobody hears the answer."""
+    return Response(status_code=499)
+
+
+_HANDLERS = {HTTPException: _on_http_error, ClientDisconnect: _on_gone, Exception: _on_failure}
 
 _HEADERS = {
     b"content-security-policy": b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -277,6 +305,7 @@ class _KnownHost:
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not await self._is_fine(Request(scope)):
             sentence = "This name is not one of mine (Host). Use the address that I printed, or set people.public_url."
+            await run_in_threadpool(self._tell, Request(scope), sentence)
             await _problem(403, sentence)(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -287,6 +316,12 @@ class _KnownHost:
         if "authorization" not in request.headers:
             return False
         return await run_in_threadpool(self._has_token, knock_of(request))
+
+    def _tell(self, request: Request, why: str) -> None:
+        who = f"peer {self._door.peer(knock_of(request))}"
+        name = request.headers.get("host", "")[:100]
+        what = f"refused {request.method} under another name"
+        self._door.refusals.tell(Answer.OTHER_HOST, who=who, what=what, why=f"{why} Host was {name!r}.")
 
     def _has_token(self, knock: Knock) -> bool:
         try:

@@ -12,19 +12,35 @@ from trimtab.show.auth import CSRF_HEADER, Caller, Door, Knock, cookie_name
 from trimtab.show.refusals import Answer
 
 SAFE_METHODS = ("GET", "HEAD")
+_OTHER_SITES = ("cross-site", "same-site")
+"""What a browser says in Sec-Fetch-Site of a request that another origin's page makes."""
 SIGN_IN = "Sign in at the page with your token or by a link from `trimtab link`; programs send a token as Bearer."
 
 
 def knock_of(request: Request) -> Knock:
     """What the request says who it is from."""
     headers = request.headers
+    sessions = _sessions(request)
     return Knock(
         peer=request.client.host if request.client else "",
         authorization=headers.get("authorization"),
-        session=request.cookies.get(cookie_name(headers.get("host"))),
+        session=next(iter(sessions)) if len(sessions) == 1 else None,
+        is_doubtful=len(sessions) > 1,
         said_who=headers.get("x-trimtab-who"),
         headers=headers.getlist,
     )
+
+
+def _sessions(request: Request) -> set[str]:
+    """The sessions that the cookies name. Two mean that another site of our domain set one (a tossed cookie).
+
+    Over TLS only a `__Host-` cookie counts, which no other site can set.
+    """
+    host, headers = request.headers.get("host"), request.headers
+    is_tls = request.url.scheme == "https" or headers.get("x-forwarded-proto", "").lower() == "https"
+    name = cookie_name(host, is_tls=is_tls)
+    pairs = (pair.partition("=") for line in headers.getlist("cookie") for pair in line.split(";"))
+    return {value.strip() for key, _, value in pairs if key.strip() == name and value.strip()}
 
 
 def authenticate(door: Door, scope: Scope, request: Request) -> Caller:
@@ -44,6 +60,8 @@ def authenticate(door: Door, scope: Scope, request: Request) -> Caller:
         _check_role(door, caller, needed, request)
     if request.method not in SAFE_METHODS:
         check_origin(door, caller, request)
+    else:
+        check_reader(door, caller, request)
     return caller
 
 
@@ -74,6 +92,22 @@ def check_origin(door: Door, caller: Caller, request: Request) -> None:
     raise ApiError(403, sentence)
 
 
+def check_reader(door: Door, caller: Caller, request: Request) -> None:
+    """What a browser reads by its session it reads for our page: no other page opens a stream. ApiError 403."""
+    headers = request.headers
+    if caller.has_token or headers.get("sec-fetch-mode") == "navigate":
+        return
+    origin = headers.get("origin")
+    is_other = origin is not None and not door.is_same_origin(origin=origin, host=headers.get("host"))
+    if not is_other and headers.get("sec-fetch-site", "") not in _OTHER_SITES:
+        return
+    sentence = "The request comes from another page than ours; nothing was told."
+    door.refusals.tell(
+        Answer.OTHER_PAGE, who=caller.who, what=f"refused {request.method} {request.url.path}", why=sentence
+    )
+    raise ApiError(403, sentence)
+
+
 def is_welcome(door: Door, knock: Knock) -> bool:
     """Whether a reader of the stream may read on; doubt ends the stream, and the reader asks anew."""
     try:
@@ -85,12 +119,13 @@ def is_welcome(door: Door, knock: Knock) -> bool:
 
 def keep_session(answer: Response, secret: str, *, door: Door, request: Request) -> None:
     """Give the browser its session, or with an empty secret take it away."""
+    is_tls = _is_tls(door, request)
     answer.set_cookie(
-        cookie_name(request.headers.get("host")),
+        cookie_name(request.headers.get("host"), is_tls=is_tls),
         secret,
         max_age=int(door.session_seconds) if secret else 0,
         path="/",
-        secure=_is_tls(door, request),
+        secure=is_tls,
         httponly=True,
         samesite="strict",
     )

@@ -35,6 +35,7 @@ from trimtab.show.oncall.inbound import (
 )
 from trimtab.show.oncall.standard_webhook import key_bytes
 from trimtab.show.oncall.webhook_body import schema
+from trimtab.show.refusals import Answer
 
 _STATES = {
     "waiting": WAITING,
@@ -118,7 +119,7 @@ def pagerduty_callback(people: People, call: Call) -> CallbackTaken:
     """PagerDuty's webhook v3, signed."""
     secrets = _desk(people).secrets("pagerduty")
     if not is_from_pagerduty(secrets, body=call.raw, header=_header(call, "x-pagerduty-signature")):
-        raise _unsigned("PagerDuty", "webhook_secrets_file")
+        raise _unsigned(people, call, "PagerDuty", "webhook_secrets_file")
     return _taken(people, call, "pagerduty", from_pagerduty)
 
 
@@ -133,7 +134,7 @@ def slack_callback(people: People, call: Call) -> CallbackTaken:
         now_seconds=desk.unix_seconds_now(),
     )
     if not is_ours:
-        raise _unsigned("Slack", "signing_secret_file")
+        raise _unsigned(people, call, "Slack", "signing_secret_file")
     return _taken(people, call, "slack", from_slack)
 
 
@@ -164,7 +165,7 @@ def webhook_callback(people: People, call: Call) -> CallbackTaken:
         now_seconds=desk.unix_seconds_now(),
     )
     if not is_ours:
-        raise _unsigned("the receiver", "keys_file")
+        raise _unsigned(people, call, "the receiver", "keys_file")
     return _taken(people, call, "webhook", partial(from_webhook, webhook_id=_header(call, "webhook-id")))
 
 
@@ -191,8 +192,12 @@ def _taken(people: People, call: Call, kind: str, read: _Read) -> CallbackTaken:
         return CallbackTaken(is_taken=False, sentence=str(no))
 
 
-def _unsigned(product: str, key: str) -> ApiError:
-    return ApiError(401, f"The signature is not {product}'s by any secret in {key} of its target; nothing was done.")
+def _unsigned(people: People, call: Call, product: str, key: str) -> ApiError:
+    door = people.door
+    why = f"The signature is not {product}'s by any secret in {key} of its target; nothing was done."
+    who, what = f"peer {door.peer(call.knock)}", f"refused a call-back in the name of {product}"
+    door.refusals.tell(Answer.UNSIGNED, who=who, what=what, why=why)
+    return ApiError(401, why)
 
 
 def _header(call: Call, name: str) -> str:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route as WebRoute
 
-from trimtab.show.api_knock import SIGN_IN, is_welcome, keep_session, knock_of
+from trimtab.show.api_knock import SIGN_IN, check_reader, is_welcome, keep_session, knock_of
 from trimtab.show.api_routes import ApiError, People
 from trimtab.show.deltas import Deltas, changes
 from trimtab.show.stream import STREAMS_MAX, board_events, zipped
@@ -193,6 +193,9 @@ def _welcome(people: People, request: Request) -> Callable[[], bool]:
     knock = knock_of(request)
     if not is_welcome(people.door, knock):
         raise ApiError(401, SIGN_IN)
+    caller = people.door.caller(knock)
+    if caller is not None:
+        check_reader(people.door, caller, request)
     if people.box.readers >= STREAMS_MAX:
         raise ApiError(503, f"{STREAMS_MAX} streams are open already. Close a page, or read /api/v1/board instead.")
     return lambda: is_welcome(people.door, knock)

@@ -16,6 +16,7 @@ from trimtab.show.auth import Door
 from trimtab.show.discovery import Discovery
 from trimtab.show.metrics_server import Exposition, zipped
 from trimtab.show.peers import Peers
+from trimtab.show.refusals import Answer
 
 
 def scraped_routes(
@@ -51,8 +52,10 @@ def _check_reader(door: Door, peers: Peers, request: Request) -> None:
     if not is_forwarded and knock.peer in peers:
         return
     if not door.may_read_metrics(knock, host=headers.get("host")):
-        raise ApiError(
-            401,
+        sentence = (
             "Send the metrics token as Bearer, or have your address put into [metrics] allow_from; "
-            f"without a token, only this host may read {request.url.path}.",
+            f"without a token, only this host may read {request.url.path}."
         )
+        who, what = f"peer {door.peer(knock)}", f"refused GET {request.url.path}"
+        door.refusals.tell(Answer.UNREAD, who=who, what=what, why=sentence)
+        raise ApiError(401, sentence)

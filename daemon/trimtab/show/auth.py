@@ -55,6 +55,8 @@ class Knock:
     peer: str = ""
     authorization: str | None = None
     session: str | None = None
+    is_doubtful: bool = False
+    """Two sessions came: none of them is believed."""
     said_who: str | None = None
     headers: Headers = lambda _: ()
 
@@ -169,6 +171,9 @@ class Door:
         `said_who` is the name that a verb gives for the audit line: a claim by whoever holds the operator's token.
         """
         proxied, bearer = self._by_proxy(knock), _bearer(knock.authorization)
+        if knock.is_doubtful:
+            why = "two session cookies came; another site of this domain may have set one. Sign in anew."
+            self.refusals.tell(Answer.TWO_SESSIONS, who=f"peer {self.peer(knock)}", what="ignored sessions", why=why)
         # A proxy may hand on a bearer of its own kind: that says nothing here, its word about the person does.
         if bearer and (proxied is None or self._is_ours(bearer)):
             return self._by_token(bearer, knock)
@@ -285,10 +290,14 @@ class Door:
         return urlsplit(origin).netloc.lower() == (host or "").lower()
 
 
-def cookie_name(host: str | None) -> str:
-    """The session cookie's name: with the port, since browsers share cookies between the ports of one host."""
+def cookie_name(host: str | None, *, is_tls: bool = False) -> str:
+    """The session cookie's name: with the port, since browsers share cookies between the ports of one host.
+
+    Over TLS with the prefix by which a browser lets no other site of the domain set it.
+    """
     port = (host or "").rpartition(":")[2]
-    return f"trimtab_session_{port}" if port.isdigit() else "trimtab_session"
+    prefix = "__Host-" if is_tls else ""
+    return f"{prefix}trimtab_session_{port}" if port.isdigit() else f"{prefix}trimtab_session"
 
 
 def _bearer(authorization: str | None) -> str:
