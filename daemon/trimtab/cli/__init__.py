@@ -41,6 +41,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "alerts": ("trimtab.cli.maintenance", "alerts"),
     "digest": ("trimtab.cli.digest", "digest"),
     "doctor": ("trimtab.cli.doctor", "doctor"),
+    "settings": ("trimtab.cli.settings", "settings"),
     "db": ("trimtab.cli.db", "db"),
     "setup": ("trimtab.cli.setup", "setup"),
     "top": ("trimtab.cli.top", "top"),

@@ -57,6 +57,11 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
         Exit.NOT_WELL: "something is not, each with its fix; a daemon that cannot be asked is one of these",
         Exit.USAGE: "the command line is wrong",
     },
+    "settings": {
+        Exit.DONE: "shown; it will do",
+        Exit.NOT_WELL: "settings check: it will not do, each mistake with its fix",
+        Exit.USAGE: "the command line is wrong; settings show: the settings are",
+    },
     "completion": _ALWAYS,
     "db": {
         Exit.DONE: "done",

@@ -30,9 +30,11 @@ def agent(settings_file: str | None, once: bool, is_printing: bool) -> None:
     show_default=True,
 )
 @click.option(
-    "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    help="In place of log.level of the settings, which a reload may change; this stays.",
 )
-def daemon(settings_file: str, log_level: str) -> None:
+def daemon(settings_file: str, log_level: str | None) -> None:
     """Keep the cluster's history, judge it, recommend, and carry out what is agreed.
 
     Prints an address that opens the page once; `trimtab link` makes another.
@@ -47,5 +49,6 @@ def daemon(settings_file: str, log_level: str) -> None:
     from trimtab.assembly import Daemon  # noqa: PLC0415
     from trimtab.settings import DaemonSettings, load  # noqa: PLC0415
 
-    logs.setup(level=log_level)
-    Daemon(load(Path(settings_file), DaemonSettings)).run()
+    settings = load(Path(settings_file), DaemonSettings, is_start=True)
+    logs.setup(level=log_level or settings.log.level, form=settings.log.form, identifier="trimtab-daemon")
+    Daemon(settings).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trimtab.settings.exposition import AgentMetricsSettings
+from trimtab.settings.log import LogSettings
 from trimtab.settings.shape import Count, Positive, Section
 
 
@@ -16,7 +17,12 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     daemon_urls: tuple[str, ...] = ()
     """Where reports go, first that answers. Empty = keep them in the spool and serve /metrics only."""
     token_file: str = ""
-    """File with this node's bearer token."""
+    """File with this node's bearer token, where an operator made it (`trimtab token node`); else see join_token_file."""
+    join_token_file: str = ""
+    """File with a join token (`trimtab enroll NODE`), also $CREDENTIALS_DIRECTORY/join-token or $TRIMTAB_JOIN_TOKEN. It
+    is used once for a credential of this node's own, which the agent renews by itself; afterwards the file may go."""
+    credential_directory: str = "/var/lib/trimtab-agent/credential"
+    """Where the agent keeps that credential, readable by itself alone."""
     ca_file: str = ""
     """CA certificate of the daemon's TLS; empty = the system's."""
     allow_plaintext: bool = False
@@ -37,6 +43,8 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     """Where /metrics is served; empty = nowhere."""
     metrics: AgentMetricsSettings = AgentMetricsSettings()
     """Who may read /metrics, and under which names."""
+    log: LogSettings = LogSettings()
+    """What is logged, and in which form."""
     nvml_library: str = ""
     """Path of libnvidia-ml.so.1; empty = as the loader finds it."""
     gpus_expected: int | None = None

@@ -24,9 +24,16 @@ class IngestSettings(Section, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:9741"
     """Address and port. Off loopback it needs TLS or allow_plaintext."""
     certificate_file: str = ""
-    """PEM file; needed off loopback."""
+    """PEM file, read again when it changes; needed off loopback, or own_certificate."""
     key_file: str = ""
     """PEM file of the certificate's key."""
+    own_certificate: bool = False
+    """Serve by a certificate of the daemon's own CA ([tls]), which it makes and renews by itself."""
+    client_certificates: Literal["off", "wanted", "required"] = "off"
+    """Whether agents show a client certificate beside their token: `wanted` judges one that is shown, `required` takes
+    no report without. Its node must be the report's."""
+    client_ca_file: str = ""
+    """PEM file of the CAs whose client certificates are taken; empty = the daemon's own CA."""
     allow_plaintext: bool = False
     """Listen without TLS off loopback; said at every start."""
     tokens_file: str = "node-tokens.toml"
@@ -37,6 +44,11 @@ class IngestSettings(Section, frozen=True, kw_only=True):
     """Largest body after decompression: a bomb ends here."""
     inbox_reports_max: Count = 20_000
     """Reports waiting for commit; past it agents are told 429 and keep theirs."""
+    backlog_reports_max: Count = 4_000
+    """Of these, reports that were kept during an outage: what is live always finds room. One commit's worth on a fast
+    host; each of 8 GPUs takes about 50 kB of memory while it waits."""
+    connections_max: Count = 20_000
+    """Open connections of agents, at most half of the files that the process may open; past it the quietest one goes."""
 
 
 class PeopleSettings(Section, frozen=True, kw_only=True):
@@ -45,11 +57,15 @@ class PeopleSettings(Section, frozen=True, kw_only=True):
     listen: str = "127.0.0.1:9740"
     """Address and port. Off loopback it needs TLS or allow_plaintext."""
     certificate_file: str = ""
-    """PEM file; needed off loopback."""
+    """PEM file, read again when it changes; needed off loopback, or own_certificate."""
     key_file: str = ""
     """PEM file of the certificate's key."""
+    own_certificate: bool = False
+    """Serve by a certificate of the daemon's own CA ([tls]), which it makes and renews by itself."""
     allow_plaintext: bool = False
     """Listen without TLS off loopback; said at every start."""
+    connections_max: Count = 2_000
+    """Open connections of people and their tools; past it the quietest one goes, so that somebody new gets in."""
     public_url: str = ""
     """How people reach the page, for links; empty = from `listen`."""
     session_seconds: Positive = 12 * 3600.0
@@ -77,6 +93,8 @@ class StoreSettings(Section, frozen=True, kw_only=True):
 
     url: str = "sqlite:///trimtab.db"
     """SQLAlchemy URL: sqlite (relative to state_directory) or postgresql://user@host/name."""
+    password_file: str = ""
+    """File with PostgreSQL's password (`credential:NAME` for systemd's), so that it need not stand in `url`."""
     commit_interval_seconds: Positive = 1.0
     """Reports are committed and acknowledged this often."""
     journal_days: Positive = 2.0

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import inspect
 
 _PATH = re.compile(r" - at `(key in )?\$([^`]*)`$")
+_SAID_PATH = re.compile(r" - at `(?:key in )?\$([^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `([^`]+)`")
 _ANY = "[...]"
 
@@ -28,6 +29,12 @@ def told(error: msgspec.ValidationError, table: Mapping[str, Any], kind: type[An
         return said
     near = difflib.get_close_matches(unknown[1], sorted(set(_keys_at(kind, where))), n=2)
     return f"{said}. Did you mean {' or '.join(near)}?" if near else said
+
+
+def path_in(said: str) -> str:
+    """The dotted path of the key that such a sentence is about; empty where it is about the whole."""
+    path = _SAID_PATH.search(said)
+    return path[1].lstrip(".") if path is not None else ""
 
 
 def _entry(said: str, where: str, table: Mapping[str, Any], kind: type[Any]) -> str:

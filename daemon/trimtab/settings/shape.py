@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -14,4 +14,11 @@ Ratio = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of a settings file."""
+    """A table of a settings file. Its repr has keys and no values: some are secrets, or addresses with a password."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.__struct_fields__)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same, where rich shows it (in a traceback with locals)."""
+        return [(name, ...) for name in self.__struct_fields__]
