@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from structlog.testing import capture_logs
 from tests.fakes.clock import FakeClock
@@ -47,3 +48,19 @@ def test_a_first_beat_that_hangs_is_seen_to_be_quiet():
     assert (beat.quiet_seconds, beat.last_beat_at_seconds) == (120.0, None)
     goes_on.set()
     beat.stop()
+
+
+def test_the_kernel_knows_a_beats_thread_by_name():
+    names: list[str] = []
+
+    def tick() -> str:
+        names.append(Path("/proc/thread-self/comm").read_text().strip())
+        done.set()
+        return "done"
+
+    done = threading.Event()
+    beat = Beat("rebalance", tick, interval_seconds=1.0, clock=FakeClock())
+    beat.start()
+    assert done.wait(30.0)
+    beat.stop()
+    assert names[0] == "beat-rebalance"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+from structlog.testing import capture_logs
 from tests.fakes.clock import FakeClock
 
 from trimtab.errors import StoreError
 from trimtab.loop import Beat
-from trimtab.pulse import FAILING_SECONDS_MAX, hung, why_not_well
+from trimtab.pulse import FAILING_SECONDS_MAX, Watchdog, hung, why_not_well
+from trimtab.service import Service
 
 
 class Running(Beat):
@@ -68,3 +71,65 @@ def test_what_fails_at_once_every_time_is_no_sign_of_life():
 
 def test_findings_that_nobody_can_be_told_of_are_not_well():
     assert why_not_well(beats(FakeClock()), is_bell_failing=True) == "what tells people of findings"
+
+
+class Watched(Service):
+    """systemd with a watchdog, which counts how often it is fed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def alive(self, sentence: str) -> None:
+        self.told.append(sentence)
+
+
+@pytest.fixture
+def systemd(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    monkeypatch.setenv("WATCHDOG_USEC", "120000000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    return Watched()
+
+
+def test_the_watchdog_is_fed_with_what_the_beats_said(systemd: Watched):
+    Watchdog(systemd, beats(FakeClock())).feed()
+    assert systemd.told == ["well; well; well; well"]
+
+
+def test_the_watchdog_starves_once_a_vital_beat_takes_half_its_time_and_the_journal_says_which(systemd: Watched):
+    clock = FakeClock()
+    found = beats(clock)
+    watchdog = Watchdog(systemd, found)
+    clock.advance(61.0)
+    for one in (found[0], found[2]):
+        one.run_once()
+    with capture_logs() as logged:
+        watchdog.feed()
+        watchdog.feed()
+    assert systemd.told == []
+    assert [(line["log_level"], line["quiet_seconds"]) for line in logged] == [("error", {"judge": 61})]
+    found[1].run_once()
+    watchdog.feed()
+    assert len(systemd.told) == 1, "what goes on after all is fed again"
+
+
+def test_what_may_rightly_take_longer_is_waited_for(systemd: Watched):
+    clock = FakeClock()
+    found = beats(clock)
+    watchdog = Watchdog(systemd, found, vital=("remember", "judge"), patience_seconds={"judge": 100.0})
+    clock.advance(99.0)
+    found[0].run_once()
+    watchdog.feed()
+    assert len(systemd.told) == 1
+    clock.advance(2.0)
+    found[0].run_once()
+    watchdog.feed()
+    assert len(systemd.told) == 1
+
+
+def test_the_watchdog_of_another_process_is_not_ours(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "5000000")
+    monkeypatch.setenv("WATCHDOG_PID", "1")
+    assert Service().watchdog_seconds is None
+    monkeypatch.delenv("WATCHDOG_PID")
+    assert Service().watchdog_seconds == 5.0

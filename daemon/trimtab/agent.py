@@ -23,6 +23,7 @@ from trimtab.collect.host import host_name
 from trimtab.errors import TrimtabError
 from trimtab.loop import Beat
 from trimtab.model.reading import Event, EventKind, EventSource, GpuState, Report
+from trimtab.pulse import Watchdog
 from trimtab.runner import Ran, Tally, run_all
 from trimtab.service import Service
 from trimtab.settings import AgentSettings, load
@@ -41,6 +42,8 @@ ONE_REPORT_SECONDS = 0.5
 """Between the two readings of `--once`: activity is measured between two samples."""
 SHIP_SECONDS = 1.0
 """The spool is looked at this often, so that a report leaves about as soon as it is made."""
+DAEMON_SECONDS_MAX = 20.0
+"""What one daemon that does not answer can cost a shipping beat: connection and answer have time-outs within it."""
 
 
 class Keeper(Protocol):
@@ -207,6 +210,7 @@ class AgentProcess:
         directory = Path(settings.spool_directory)
         self._spool = Spool(directory, settings.spool_bytes_max)
         self._sender = sender_of(settings, spool=self._spool, clock=clock)
+        self._daemons = len(settings.daemon_urls)
         boot_id = catalog.boot_id()
         self.agent = Agent(
             settings,
@@ -217,7 +221,7 @@ class AgentProcess:
             show=self._show,
         )
         self._service = Service()
-        self._reading = Beat("read", self._read, interval_seconds=settings.interval_seconds, clock=clock)
+        self._reading = Beat("read", self.agent.tick, interval_seconds=settings.interval_seconds, clock=clock)
         ship_seconds = min(settings.interval_seconds, SHIP_SECONDS)
         self._shipping = Beat("ship", self._ship, interval_seconds=ship_seconds, clock=clock)
         self._metrics = self._serve(settings) if settings.metrics_listen else None
@@ -230,10 +234,14 @@ class AgentProcess:
         for beat in beats:
             beat.start()
         self._service.ready()
+        # Daemons that take a connection and never answer are waited for one by one: that is no hang of ours.
+        waits = {self._shipping.name: DAEMON_SECONDS_MAX * (1 + self._daemons)}
+        watchdog = Watchdog(self._service, beats, vital=[beat.name for beat in beats], patience_seconds=waits)
         while not self._service.wait(1.0):
             dead = [beat.name for beat in beats if not beat.is_alive]
             if dead:
                 raise AgentDied(f"the {dead[0]} beat of the agent died; its traceback is above")
+            watchdog.feed()
         self._service.stopping()
         self._end()
 
@@ -272,11 +280,6 @@ class AgentProcess:
         self._last = report
         self._also_show(report)
 
-    def _read(self) -> str:
-        sentence = self.agent.tick()
-        self._service.alive(sentence)
-        return sentence
-
     def _ship(self) -> str:
         counts = self._sender.counts
         before = counts.sent_live_total + counts.sent_backlog_total
@@ -302,8 +305,9 @@ class AgentDied(TrimtabError):
 
 def command(settings_file: str | None, *, is_once: bool, is_printing: bool) -> None:
     """What `trimtab agent` does. Raises SettingsError."""
-    logs.setup()
-    settings = AgentSettings() if settings_file is None else load(Path(settings_file), AgentSettings)
+    path = Path(settings_file) if settings_file is not None else None
+    settings = load(path, AgentSettings, is_start=True)
+    logs.setup(level=settings.log.level, form=settings.log.form, identifier="trimtab-agent")
     show = _print if is_printing else lambda _report: None
     if is_once:
         show(one_report(settings, clock=SystemClock()))

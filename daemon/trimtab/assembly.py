@@ -31,7 +31,7 @@ from trimtab.model.devices import NodeDevices
 from trimtab.model.reading import Delivery
 from trimtab.onduty import on_duty
 from trimtab.plan.planner import RULE_NAMES, Planner
-from trimtab.pulse import VITAL, hung, why_not_well
+from trimtab.pulse import VITAL, Watchdog, hung, why_not_well
 from trimtab.rehearsal import Rehearsal
 from trimtab.service import Service, lock_state
 from trimtab.settings import DaemonSettings, SimulatedSettings
@@ -50,6 +50,7 @@ from trimtab.store.database import Database, open_database
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.ring import Ring
+from trimtab.timekeeping import HistoryClock, Hold
 from trimtab.vantage import OnCallLook, Vantage
 from trimtab.weekly import digest_chore, digest_desk
 
@@ -64,22 +65,34 @@ END_SECONDS_MAX = 15.0
 class Daemon:
     """The running daemon. Everything is opened in the constructor, so that what is wrong is said before it starts."""
 
-    def __init__(self, settings: DaemonSettings) -> None:
-        """Open database, ports and files. Raises SettingsError or StoreError with the fix."""
+    def __init__(self, settings: DaemonSettings, *, seat: Seat | None = None) -> None:
+        """Open database, ports and files. Raises SettingsError or StoreError with the fix.
+
+        `seat`: on PostgreSQL, what this daemon was elected with (`pair.py`).
+        """
         _check_rules(settings)
         self.settings = settings
         self._state = Path(settings.state_directory)
-        self._lock = lock_state(self._state)
+        self._seat = seat
+        self._lock = seat.lock if seat is not None else lock_state(self._state)
         self.clock = _clock(settings.simulated)
         self._started_at = self.clock.now()
-        self._database: Database = open_database(settings.store.url, state_directory=self._state)
+        self._database: Database = (
+            seat.database if seat is not None else open_database(settings.store.url, state_directory=self._state)
+        )
         self._history = History(self._database, cluster=settings.cluster)
         self._journal = Journal(self._database)
+        self._history_clock = HistoryClock(self.clock, newest=self._journal.newest_received_at())
         self._inbox = Inbox(settings.ingest.inbox_reports_max)
         self._ingest_counts = IngestCounts()
         self._box = BoardBox()
         self._link = link_of(
-            settings, clock=self.clock, audit=self._audit, devices=self._devices, reserves=self._reserves
+            settings,
+            clock=self.clock,
+            audit=self._audit,
+            devices=self._devices,
+            reserves=self._reserves,
+            is_elected=seat.election.is_elected if seat is not None else None,
         )
         self._context = Context(settings=settings, history=self._history, clock=self.clock, page_url=lambda: self.url)
         self._duty = on_duty(
@@ -91,7 +104,12 @@ class Daemon:
             quiet=self._context,
         )
         self._keeping = keeping_of(
-            settings, database=self._database, history=self._history, clock=self.clock, link=self._link
+            settings,
+            database=self._database,
+            history=self._history,
+            clock=self.clock,
+            link=self._link,
+            history_clock=self._history_clock,
         )
         self._work = self._parts()
         self.central = Central(self._work)
@@ -105,6 +123,7 @@ class Daemon:
             started_at=self._started_at,
             rollup=self._keeping.facts,
             door_answers=self._door_answers,
+            pair=lambda: seat.facts() if seat is not None else None,
             oncall=OnCallLook(
                 self._history, self._duty.arbiter, self._duty.counts, has_targets=bool(self._duty.targets)
             ),
@@ -119,7 +138,7 @@ class Daemon:
         self._people, self._door = self._people_listener()
         self._ingest = self._ingest_listener()
         self._slow = slow_work(self._chores())
-        self._service = Service()
+        self._service = seat.service if seat is not None else Service()
 
     # --- life
 
@@ -129,22 +148,26 @@ class Daemon:
         self._link.start()
         for part in (self._people, self._ingest, self._slow, *self._beats):
             part.start()
+        if self._seat is not None:
+            self._seat.admit()
         self._say_where()
         self._service.ready()
+        watchdog = Watchdog(self._service, self._beats)
         while not self._service.wait(1.0):
-            self._feed_watchdog()
+            self._fail_if_dead()
+            watchdog.feed()
         self._service.stopping()
         self._end()
 
-    def _feed_watchdog(self) -> None:
+    def _fail_if_dead(self) -> None:
+        if self._seat is not None:
+            self._seat.check()
         dead = [beat.name for beat in self._beats if not beat.is_alive]
         if dead:
             raise DaemonDied(f"the {dead[0]} beat of the daemon died; its traceback is above")
         deaf = [name for name, part in (("people", self._people), ("ingest", self._ingest)) if not part.is_alive]
         if deaf:
             raise DaemonDied(f"the {deaf[0]} listener of the daemon died; its traceback is above")
-        if not hung(self._beats):
-            self._service.alive("; ".join(beat.last_sentence for beat in self._beats if beat.last_sentence))
 
     def _why_not_well(self) -> str:
         return why_not_well(self._beats, is_bell_failing=self.central.is_bell_failing)
@@ -195,6 +218,12 @@ class Daemon:
     def _audit(self, line: AuditLine) -> None:
         self._history.audit([line])
 
+    def _why_not_write(self) -> str | None:
+        """Why another daemon may be the one that acts now; None = this one may."""
+        seat, lease = self._seat, self._link.lease
+        why_not = seat.why_not_act() if seat is not None else None
+        return why_not if why_not is not None or lease is None else lease.why_not()
+
     def _reserves(self, mark: str) -> frozenset[str]:
         """Nodes on which a command of ours that has begun keeps room."""
         read = read_mark(mark)
@@ -241,7 +270,7 @@ class Daemon:
                 clock=self.clock,
                 asker=self._link.asker,
                 notify=self._link.notify,
-                **({"why_not_write": self._link.lease.why_not} if self._link.lease is not None else {}),
+                why_not_write=self._why_not_write,
             ),
             link=self._link,
             box=self._box,
@@ -253,13 +282,14 @@ class Daemon:
 
     def _make_beats(self) -> tuple[Beat, ...]:
         settings, central = self.settings, self.central
+        hold = Hold(self.clock, interval_seconds=settings.detect.interval_seconds)
 
         def beat(name: str, tick: Callable[[], str], interval_seconds: float) -> Beat:
             return Beat(name, tick, interval_seconds=interval_seconds, clock=self.clock)
 
         beats = [
             beat("remember", central.remember, settings.store.commit_interval_seconds),
-            beat("judge", central.judge, settings.detect.interval_seconds),
+            beat("judge", lambda: hold.run(central.judge), settings.detect.interval_seconds),
             beat("rebalance", central.rebalance, settings.plan.interval_seconds),
             beat("alertmanager", self._context.tick, settings.alertmanager.interval_seconds),
         ]
@@ -341,7 +371,7 @@ class Daemon:
 
     def _prune(self) -> str:
         journal_days = self.settings.store.journal_days
-        gone = self._journal.prune(self.clock.now() - timedelta(days=journal_days))
+        gone = self._journal.prune(self._history_clock.now() - timedelta(days=journal_days))
         return f"{gone} reports older than {journal_days:g} days left the journal"
 
     # --- what /metrics and doctor see

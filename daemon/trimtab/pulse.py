@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import structlog
 
 from trimtab.loop import Beat
+from trimtab.service import Service
+
+log = structlog.get_logger()
 
 VITAL = ("remember", "judge", "rebalance")
 """Without these nothing is kept, judged or carried out. A target of on-call that hangs is its own alert, and no reason
@@ -15,14 +20,53 @@ FAILING_SECONDS_MAX = 60.0
 """What fails for so long at once is no hiccup: nothing has been kept, or nothing judged, for a minute."""
 
 
-def is_stalled(beat: Beat) -> bool:
+def is_stalled(beat: Beat, *, stall_seconds: float = STALL_SECONDS_MIN) -> bool:
     """Whether a beat that should have ended long ago has not."""
-    return (beat.quiet_seconds or 0.0) > max(STALL_SECONDS_MIN, 10 * beat.interval_seconds)
+    return (beat.quiet_seconds or 0.0) > max(stall_seconds, 10 * beat.interval_seconds)
 
 
 def hung(beats: Iterable[Beat]) -> str:
     """Names of the vital beats that hang or have died; "" = none. Then a new process is better than this one."""
     return ", ".join(one.name for one in beats if one.name in VITAL and (is_stalled(one) or not one.is_alive))
+
+
+class Watchdog:
+    """Feeds systemd's watchdog while each of some beats gets through, and shows what all of them said last.
+
+    A beat may take half of WatchdogSec= (or ten of its intervals); a unit's override of that one word sets both.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        beats: Sequence[Beat],
+        *,
+        vital: Sequence[str] = VITAL,
+        patience_seconds: Mapping[str, float] | None = None,
+    ) -> None:
+        """`patience_seconds`: what may rightly take longer, by beat. Outside systemd a hung beat is only said."""
+        given = service.watchdog_seconds
+        stall_seconds = STALL_SECONDS_MIN if given is None else given / 2
+        more = patience_seconds or {}
+        self._service, self._beats = service, tuple(beats)
+        self._limits = {name: max(stall_seconds, more.get(name, 0.0)) for name in vital}
+        self._hung: tuple[str, ...] = ()
+
+    def feed(self) -> None:
+        """Once a second: feed it, or say once which beat hangs and let systemd end us."""
+        quiet = {
+            one.name: round(one.quiet_seconds or 0.0)
+            for one in self._beats
+            if one.name in self._limits and is_stalled(one, stall_seconds=self._limits[one.name])
+        }
+        if quiet and tuple(quiet) != self._hung:
+            log.error(
+                "a beat hangs, so systemd's watchdog is no longer fed: it ends this process and starts a new one",
+                quiet_seconds=quiet,
+            )
+        self._hung = tuple(quiet)
+        if not quiet:
+            self._service.alive("; ".join(beat.last_sentence for beat in self._beats if beat.last_sentence))
 
 
 def why_not_well(beats: Iterable[Beat], *, is_bell_failing: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import fcntl
 import os
 import signal
@@ -22,8 +23,19 @@ class Service:
         self._is_notified = "NOTIFY_SOCKET" in os.environ
         self._stop = threading.Event()
 
+    @property
+    def watchdog_seconds(self) -> float | None:
+        """systemd's WatchdogSec= for this process; None where nobody watches."""
+        if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+            return None
+        given = os.environ.get("WATCHDOG_USEC", "")
+        return int(given) / 1e6 if given.isdecimal() and int(given) else None
+
     def catch_signals(self) -> None:
         """SIGTERM and SIGINT end `wait`. Call it on the main thread."""
+        if self._is_notified:
+            # The watchdog ends a hung process by SIGABRT: where each thread stood goes into the journal.
+            faulthandler.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
