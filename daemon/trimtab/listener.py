@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-import ssl
 import threading
 from functools import partial
 from typing import Any
@@ -11,12 +11,21 @@ from typing import Any
 import structlog
 import uvicorn
 
+from trimtab.crowd import Crowd, Guarded
 from trimtab.errors import SettingsError
 from trimtab.outbound import is_loopback
 from trimtab.service import inherited_socket
-from trimtab.strict_http import StrictProtocol, Tell, tell_nobody
+from trimtab.strict_http import Tell, tell_nobody
+from trimtab.tls import PeerCertificate, ServerTls, TlsFiles
 
 log = structlog.get_logger()
+
+LOOK_SECONDS = 2
+"""Certificate files are looked at this often: three stats."""
+HANDSHAKE_SECONDS_MAX = 10.0
+"""Who has not ended a handshake by then is let go."""
+GOODBYE_SECONDS_MAX = 1.0
+"""An idle client need not answer our goodbye; it is not waited for longer."""
 
 
 def split_listen(listen: str, *, key: str) -> tuple[str, int]:
@@ -38,8 +47,10 @@ class Listener:
         listen: str,
         certificate_file: str = "",
         key_file: str = "",
+        client_ca_file: str = "",
         allow_plaintext: bool = False,
         tell: Tell = tell_nobody,
+        connections_max: int = 2_000,
     ) -> None:
         """Bind at once, so that a port in use is said before anything starts. Raises SettingsError.
 
@@ -60,38 +71,36 @@ class Listener:
             log.warning("listening without TLS off loopback: tokens and names can be read on the wire", listen=listen)
         if bool(certificate_file) != bool(key_file):
             raise SettingsError(f"{name}.certificate_file and {name}.key_file go together: set both, or neither.")
+        files = TlsFiles(certificate_file=certificate_file, key_file=key_file, client_ca_file=client_ca_file)
+        if client_ca_file and not certificate_file:
+            raise SettingsError(f"{name} asks for client certificates without TLS: set {name}.certificate_file too.")
+        # Read here and not on the thread, where a wrong certificate would leave a deaf daemon.
+        self.tls = ServerTls(name, files) if certificate_file else None
         self._socket = inherited or self._bind(host, port, name)
         self.port: int = self._socket.getsockname()[1]
         self.scheme = "https" if certificate_file else "http"
-        self._config = uvicorn.Config(
+        self.crowd = Crowd(name, connections_max=connections_max)
+        config = uvicorn.Config(
             app,
+            http=partial(_Protocol, tell=tell, crowd=self.crowd),  # type: ignore[arg-type] # called as a class would be
             log_config=None,
             access_log=False,
             lifespan="off",
-            ssl_certfile=certificate_file or None,
-            ssl_keyfile=key_file or None,
+            callback_notify=self._look,
+            timeout_notify=LOOK_SECONDS,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=2,
             server_header=False,
             proxy_headers=False,  # the peer is who connects; whose word counts for more is the door's to say
-            http=partial(StrictProtocol, tell=tell),  # type: ignore[arg-type]  # uvicorn calls what it is given
-            ws="none",
+            h11_max_incomplete_event_size=32 * 1024,
         )
-        try:
-            self._config.load()  # here and not on the thread, where a wrong certificate would leave a deaf daemon
-        except (OSError, ssl.SSLError) as error:
-            self._socket.close()
-            why = error.strerror or error
-            raise SettingsError(
-                f"{name}.certificate_file = {certificate_file}, {name}.key_file = {key_file}: {why}. "
-                "Both must be PEM files that the daemon's user can read, and belong together."
-            ) from error
-        self._server = uvicorn.Server(self._config)
+        self._server = _Server(config, self.tls)
         self._thread = threading.Thread(target=self._run, name=f"listen-{name}", daemon=True)
 
     def start(self) -> None:
-        """Serve on a thread of its own."""
-        self._thread.start()
+        """Serve on a thread of its own; one that serves already goes on."""
+        if not self._thread.is_alive():
+            self._thread.start()
 
     @property
     def is_alive(self) -> bool:
@@ -104,6 +113,14 @@ class Listener:
         if self._thread.is_alive():
             self._thread.join(5.0)
         self._socket.close()
+
+    def reload(self) -> str:
+        """Read the certificate files anew now, and say what came of it; "" = they have not changed."""
+        return self.tls.look(is_asked=True) if self.tls is not None else ""
+
+    async def _look(self) -> None:
+        if self.tls is not None:
+            self.tls.look()
 
     def _run(self) -> None:
         self._server.run(sockets=[self._socket])
@@ -120,3 +137,43 @@ class Listener:
             raise SettingsError(f"{name}.listen = {host}:{port}: {error.strerror}. Choose another port.") from error
         bound.listen(512)
         return bound
+
+
+class _Protocol(PeerCertificate, Guarded):
+    """HTTP within bounds, with the client's certificate beside each request."""
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server with TLS of our own, which ends in time whatever its clients do."""
+
+    def __init__(self, config: uvicorn.Config, tls: ServerTls | None) -> None:
+        """On the socket that `run` is given."""
+        super().__init__(config)
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen. uvicorn's own would give silent clients a minute for their handshake, and half of one to leave."""
+        await self.lifespan.startup()
+        loop = asyncio.get_running_loop()
+        limits: dict[str, Any] = {}
+        if self._tls is not None:
+            limits["ssl"] = self._tls.context
+            limits["ssl_handshake_timeout"] = HANDSHAKE_SECONDS_MAX
+            limits["ssl_shutdown_timeout"] = GOODBYE_SECONDS_MAX
+        self.servers = [
+            await loop.create_server(self._protocol, sock=one, backlog=self.config.backlog, **limits)
+            for one in sockets or ()
+        ]
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let requests end, then hang up on whoever is left: their open sockets would keep the loop from closing."""
+        await super().shutdown(sockets)
+        for left in list(self.server_state.connections):
+            left.transport.abort()
+        await asyncio.sleep(0)
+
+    def _protocol(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )  # type: ignore[call-arg] # as uvicorn's own startup has it

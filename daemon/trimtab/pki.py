@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509 import InvalidVersion
@@ -118,6 +118,14 @@ class Authority:
         """When it ends, and everything that it signed with it."""
         return ends_at(self.certificate)
 
+    def has_signed(self, certificate: x509.Certificate) -> bool:
+        """Whether a certificate is of this CA."""
+        try:
+            certificate.verify_directly_issued_by(self.certificate)
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
+
     def sign_node(self, csr_pem: bytes, *, node: str, days: float = NODE_DAYS) -> bytes:
         """A client certificate for this node, PEM; of the request only the key counts. Raises CertificateError."""
         if not node or len(node) > _NODE_CHARS_MAX or not node.isprintable():
@@ -193,6 +201,14 @@ def certificate_of(pem: bytes) -> x509.Certificate:
     return certificates_of(pem)[0]
 
 
+def certificate_of_der(der: bytes) -> x509.Certificate:
+    """The certificate as a handshake gives it. Raises CertificateError."""
+    try:
+        return x509.load_der_x509_certificate(der)
+    except ValueError as error:
+        raise CertificateError("it is no certificate") from error
+
+
 def certificates_of(pem: bytes) -> list[x509.Certificate]:
     """Every certificate of PEM text, at least one. Raises CertificateError."""
     try:
@@ -237,6 +253,14 @@ def names_of(certificate: x509.Certificate) -> tuple[str, ...]:
         return ()
     addresses = [str(address) for address in names.get_values_for_type(x509.IPAddress)]
     return (*names.get_values_for_type(x509.DNSName), *addresses)
+
+
+def plain_name(name: str) -> str:
+    """A name or address as `names_of` gives it back."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name
 
 
 def node_of(certificate: x509.Certificate) -> str | None:

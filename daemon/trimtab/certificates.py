@@ -1,0 +1,193 @@
+"""The daemon's certificates: its own small CA, the server certificates that it makes by it, and when each ends."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import structlog
+
+from trimtab import pki
+from trimtab.clock import Clock, SystemClock, iso
+from trimtab.errors import SettingsError
+from trimtab.listener import split_listen
+from trimtab.settings import DaemonSettings, IngestSettings, PeopleSettings
+from trimtab.tls import CertificateFacts, TlsFiles
+
+log = structlog.get_logger()
+
+SERVER_FILE, SERVER_KEY_FILE = "server.pem", "server.key"
+RENEW_LEFT_RATIO = 1 / 3
+"""Made anew when so much of its life is left: 30 of 90 days to mend what keeps it from being renewed."""
+RENEW_MINUTES = 60.0
+_ANY = ("", "0.0.0.0", "::")
+
+
+def ca_directory(settings: DaemonSettings) -> Path:
+    """Where the daemon's own CA is."""
+    return Path(settings.state_directory) / settings.tls.ca_directory
+
+
+def authority_of(settings: DaemonSettings, *, clock: Clock | None = None) -> pki.Authority | None:
+    """The daemon's own CA: the one on disk, or a new one where a setting needs it. Raises SettingsError."""
+    directory, clock = ca_directory(settings), clock or SystemClock()
+    try:
+        if (directory / pki.CA_FILE).exists():
+            return pki.Authority.load(directory, clock=clock)
+        if not _needs_authority(settings):
+            return None
+        made = pki.Authority.create(directory, cluster=settings.cluster, clock=clock)
+    except pki.CertificateError as error:
+        raise SettingsError(
+            f"tls.ca_directory: {error}. `trimtab ca create` makes a CA; ca.pem and ca.key of another daemon can be "
+            "copied there."
+        ) from error
+    log.warning("made a CA of the daemon's own: give agents its ca.pem", file=str(directory / pki.CA_FILE),
+                sha256=made.fingerprint)  # fmt: skip
+    return made
+
+
+class Certificates:
+    """What the daemon serves by, kept in force."""
+
+    def __init__(
+        self, settings: DaemonSettings, authority: pki.Authority | None = None, *, clock: Clock | None = None
+    ) -> None:
+        """Makes or renews what is needed now. `clock` must be a real one. Raises SettingsError."""
+        self.authority = authority
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._listeners: list[Callable[[], tuple[CertificateFacts, ...]]] = []
+        self._trouble = ""
+        self._has_own = settings.ingest.own_certificate or settings.people.own_certificate
+        for name, section in (("ingest", settings.ingest), ("people", settings.people)):
+            _check_one_way(name, section)
+        if self._has_own:
+            self._names = server_names(settings)
+            self.renew()
+
+    def files(self, name: str) -> TlsFiles:
+        """The PEM files of a listener; empty where it serves without TLS. Raises SettingsError."""
+        section: IngestSettings | PeopleSettings = getattr(self._settings, name)
+        client_ca = self._client_ca() if name == "ingest" else ""
+        if not section.own_certificate:
+            return TlsFiles(
+                certificate_file=section.certificate_file, key_file=section.key_file, client_ca_file=client_ca
+            )
+        directory = ca_directory(self._settings)
+        return TlsFiles(
+            certificate_file=str(directory / SERVER_FILE),
+            key_file=str(directory / SERVER_KEY_FILE),
+            client_ca_file=client_ca,
+        )
+
+    def watch(self, facts: Callable[[], tuple[CertificateFacts, ...]]) -> None:
+        """Show these facts beside our own: of a listener, say."""
+        self._listeners.append(facts)
+
+    def renew(self) -> str:
+        """Make the daemon's own certificate anew where it is time; listeners take it up by themselves."""
+        if self.authority is None or not self._has_own:
+            return "the daemon has no certificate of its own to renew"
+        directory = ca_directory(self._settings)
+        try:
+            why = _why_anew(self.authority, directory, self._names, self._clock)
+            if not why:
+                return "the daemon's own certificate is good"
+            issue_server(self.authority, directory, self._names, days=self._settings.tls.server_days)
+        except pki.CertificateError as error:
+            self._trouble = f"The daemon's own certificate cannot be renewed: {error}."
+            raise SettingsError(self._trouble) from error
+        self._trouble = ""
+        log.info("made the daemon's own certificate", why=why, names=", ".join(self._names))
+        return f"made the daemon's own certificate anew: {why}"
+
+    def facts(self) -> tuple[CertificateFacts, ...]:
+        """Every certificate that the daemon uses, and when it ends."""
+        return tuple(self._facts())
+
+    def _facts(self) -> Iterator[CertificateFacts]:
+        for facts in self._listeners:
+            yield from facts()
+        if self.authority is not None:
+            file = str(ca_directory(self._settings) / pki.CA_FILE)
+            yield CertificateFacts(use="ca", ends_at=self.authority.ends_at, file=file, trouble=self._trouble)
+        client_ca = self._settings.ingest.client_ca_file
+        if client_ca:
+            with suppress(pki.CertificateError):  # the listener says so
+                ends = min(pki.ends_at(one) for one in pki.read_certificates(Path(client_ca)))
+                yield CertificateFacts(use="client_ca", ends_at=ends, file=client_ca)
+
+    def _client_ca(self) -> str:
+        ingest = self._settings.ingest
+        if ingest.client_certificates == "off":
+            return ""
+        return ingest.client_ca_file or str(ca_directory(self._settings) / pki.CA_FILE)
+
+
+def server_names(settings: DaemonSettings) -> tuple[str, ...]:
+    """For which names and addresses the daemon's own certificate is made."""
+    if settings.tls.names:
+        return settings.tls.names
+    return tuple(dict.fromkeys(name for name in _found_names(settings) if name))
+
+
+def issue_server(authority: pki.Authority, directory: Path, names: tuple[str, ...], *, days: float) -> pki.Pair:
+    """A new server certificate, with the CA's behind it, and its key, on disk. Raises CertificateError."""
+    pair = authority.issue_server(names, days=days)
+    pki.write_file(directory / SERVER_KEY_FILE, pair.key_pem, mode=0o600)
+    pki.write_file(directory / SERVER_FILE, pair.certificate_pem + authority.certificate_pem, mode=0o644)
+    return pair
+
+
+def _why_anew(authority: pki.Authority, directory: Path, names: tuple[str, ...], clock: Clock) -> str:
+    if not (directory / SERVER_FILE).exists() or not (directory / SERVER_KEY_FILE).exists():
+        return "there was none"
+    held = pki.read_certificates(directory / SERVER_FILE)[0]
+    if not authority.has_signed(held):
+        return "the one there was of another CA"
+    if set(pki.names_of(held)) != {pki.plain_name(name) for name in names}:
+        return "its names have changed"
+    begins, ends = pki.starts_at(held), pki.ends_at(held)
+    if (ends - clock.now()) < (ends - begins) * RENEW_LEFT_RATIO and ends < authority.ends_at:
+        return f"the one there was ends at {iso(ends)}"
+    return ""
+
+
+def _needs_authority(settings: DaemonSettings) -> bool:
+    ingest = settings.ingest
+    has_client = ingest.client_certificates != "off" and not ingest.client_ca_file
+    return ingest.own_certificate or settings.people.own_certificate or has_client
+
+
+def _check_one_way(name: str, section: IngestSettings | PeopleSettings) -> None:
+    if section.own_certificate and section.certificate_file:
+        raise SettingsError(
+            f"{name}.own_certificate and {name}.certificate_file are two answers to one question. Set one of them."
+        )
+
+
+def _found_names(settings: DaemonSettings) -> Iterator[str]:
+    yield socket.getfqdn()
+    yield socket.gethostname()
+    yield "localhost"
+    yield from ("127.0.0.1", "::1")
+    for key, listen in (("ingest.listen", settings.ingest.listen), ("people.listen", settings.people.listen)):
+        host, _ = split_listen(listen, key=key)
+        if host in _ANY:
+            yield from _own_addresses()
+        else:
+            yield host
+    for url in (settings.people.public_url, *settings.enrolment.agent_urls):
+        yield urlsplit(url).hostname or ""
+
+
+def _own_addresses() -> Iterator[str]:
+    """The addresses by which this host reaches others; nothing is sent to learn them."""
+    for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with suppress(OSError), closing(socket.socket(family, socket.SOCK_DGRAM)) as probe:
+            probe.connect((elsewhere, 9))
+            yield str(probe.getsockname()[0])
