@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import os
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
 
@@ -14,6 +17,30 @@ from tests.cluster.space import Space
 from trimtab.model.command import CommandState
 
 IN_A_RACK = {objects.REQUIRED_TOPOLOGY: objects.RACK}
+RUNS = range(int(os.environ.get("TRIMTAB_STORY_C_RUNS", "1")))
+"""Each form of story c so often: one run says little about a share."""
+NORMAL_95 = 1.96
+
+
+@pytest.fixture(scope="module")
+def shares() -> Iterator[dict[str, list[tuple[int, int]]]]:
+    """Seats that were hit, and planned, in each run, by form; printed at the end as shares with their interval."""
+    found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    yield found
+    for form, runs in found.items():
+        hit, planned = sum(one[0] for one in runs), sum(one[1] for one in runs)
+        low, high = wilson(hit, planned)
+        print(f"\nstory c, {form}: {len(runs)} runs, {hit} of {planned} seats as planned ({low:.1%} to {high:.1%})")
+
+
+def wilson(hit: int, tried: int) -> tuple[float, float]:
+    """The 95 % interval of a share: Wilson's score interval."""
+    if not tried:
+        return 0.0, 1.0
+    share, square = hit / tried, NORMAL_95**2
+    middle = share + square / (2 * tried)
+    half = NORMAL_95 * math.sqrt(share * (1 - share) / tried + square / (4 * tried**2))
+    return (middle - half) / (1 + square / tried), (middle + half) / (1 + square / tried)
 
 
 @pytest.fixture
@@ -50,14 +77,18 @@ def test_story_b_a_gang_that_loses_no_pod_moves_whole(hall: Hall, space: Space) 
     print(f"\nstory b: {hall.seconds_of(hall.only()):.1f} s from approval")
 
 
+@pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("queue", ["tas", pytest.param("flat", marks=pytest.mark.long)])
-def test_story_c_room_is_made_for_the_one_who_waits(hall: Hall, space: Space, queue: str) -> None:
+def test_story_c_room_is_made_for_the_one_who_waits(
+    hall: Hall, space: Space, queue: str, run: int, shares: dict[str, list[tuple[int, int]]]
+) -> None:
     """In a queue without topology the one who waits is admitted, and its pod waits for a node."""
     nodes = space.add_racks(1, 6)
     _fill(space, nodes, queue=queue)
     space.gang("big", pods=1, gpus=8, queue=queue)
     hall.beat_until(lambda: space.seats("big") and hall.is_over(), "room made", deadline_seconds=120, may_fail=True)
     outcome = hall.ledger.results[hall.only().id]
+    shares[f"no check, {queue}"].append((outcome.seats_hit, outcome.seats_planned))
     assert hall.left() == []
     assert sum(len(space.seats(f"v{index}{job}")) for index in range(6) for job in "ab") == 12, "nobody lost a seat"
     print(f"\nstory c, {queue}: seats as planned {outcome.seats_hit} of {outcome.seats_planned}; {outcome.sentence}")
@@ -96,20 +127,27 @@ def test_with_our_check_a_gang_lands_on_the_seats_of_the_plan(checked: Hall, spa
     checked.beat_until(lambda: checked.left() == [f"(nodes {bad}: cordon)"], "seats swept when the job is gone")
 
 
-def test_story_c_with_our_check_everybody_lands_where_planned(checked: Hall, space: Space) -> None:
+@pytest.mark.parametrize("run", RUNS)
+def test_story_c_with_our_check_everybody_lands_where_planned(
+    checked: Hall, space: Space, run: int, shares: dict[str, list[tuple[int, int]]]
+) -> None:
     nodes = space.add_racks(1, 6)
     _fill(space, nodes, queue="seats", hall=checked)
     space.gang("big", pods=1, gpus=8, queue="seats")
     checked.beat_until(checked.has_settled, "room made", deadline_seconds=120)
     space.wait_running("big", 1)
     outcome = checked.ledger.results[checked.only().id]
+    shares["our check"].append((outcome.seats_hit, outcome.seats_planned))
     assert outcome.seats_hit == outcome.seats_planned == 3
     print(f"\nstory c, exact: {outcome.sentence}")
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("is_exact", [False, True])
-def test_story_c_while_small_jobs_stream_in(request: pytest.FixtureRequest, space: Space, is_exact: bool) -> None:
+def test_story_c_while_small_jobs_stream_in(
+    request: pytest.FixtureRequest, space: Space, is_exact: bool, run: int, shares: dict[str, list[tuple[int, int]]]
+) -> None:
     hall: Hall = request.getfixturevalue("checked" if is_exact else "hall")
     queue = "seats" if is_exact else "tas"
     nodes = space.add_racks(1, 6)
@@ -128,6 +166,7 @@ def test_story_c_while_small_jobs_stream_in(request: pytest.FixtureRequest, spac
     results = [hall.ledger.results[one.id] for one in hall.commands if one.id in hall.ledger.results]
     planned, hit = sum(one.seats_planned for one in results), sum(one.seats_hit for one in results)
     print(f"\nstory c, stream, {'exact' if is_exact else 'loose'}: {ended}, seats as planned {hit} of {planned}")
+    shares[f"{'our check' if is_exact else 'no check'}, stream"].append((hit, planned))
     assert [one for one in hall.left() if not one.startswith("(")] == []
     assert not is_exact or hit >= 0.95 * planned > 0, hall.told()
 
