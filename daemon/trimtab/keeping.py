@@ -18,6 +18,7 @@ from trimtab.store.past import Past
 from trimtab.store.retention import Retention
 from trimtab.store.rollup import Rollup, RollupCounts
 from trimtab.store.rollup_shift import Shift
+from trimtab.timekeeping import HistoryClock
 
 PRUNE_MINUTES = 30
 LEASE_SECONDS_MAX = 30.0
@@ -50,9 +51,16 @@ class Keeping:
 
 
 def keeping_of(
-    settings: DaemonSettings, *, database: Database, history: History, clock: Clock, link: Link | None = None
+    settings: DaemonSettings,
+    *,
+    database: Database,
+    history: History,
+    clock: Clock,
+    link: Link | None = None,
+    history_clock: HistoryClock | None = None,
 ) -> Keeping:
     """Open the roll-ups where the last daemon left them. Raises StoreError."""
+    ages = history_clock or HistoryClock(clock, newest=None)
     past, wanted, ended = Past(database, history), settings.rollup, threading.Event()
     if not wanted.is_on:
         return Keeping(past=past, rollup=None, beats=(), chores=(), ended=ended)
@@ -78,7 +86,7 @@ def keeping_of(
             Chore(
                 name="prune_rollups",  # each tier has its days
                 minutes=PRUNE_MINUTES,
-                run=lambda: retention.prune(clock.now(), is_stopped=ended.is_set),
+                run=lambda: retention.prune(ages.now(), is_stopped=ended.is_set),
             ),
         ),
         ended=ended,

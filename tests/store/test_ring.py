@@ -327,3 +327,12 @@ def test_windows_are_whole_while_reports_come_in() -> None:
     finally:
         stop.set()
         feeder.join(10)
+
+
+def test_a_clock_of_ours_that_was_set_back_does_not_keep_new_numbers_out() -> None:
+    ring = a_ring()
+    ring.add([said(seconds) for seconds in range(86400, 86500, 10)])  # the clock was a day ahead
+    ring.add([said(seconds, sequence=100_000 + seconds) for seconds in range(0, 60, 10)])
+    series = window_of(ring, 60.0).series["power_watts"]
+    assert series.values[:, 0].tolist()[-6:] == [500.0] * 6 or np.isfinite(series.values[:, 0]).sum() == 6
+    assert window_of(ring, 60.0).gpus[key()].received_at == after(50.0)

@@ -24,6 +24,7 @@ class Ticket:
 
     deliveries: tuple[Delivery, ...]
     settle: Settle | None
+    is_backlog: bool = False
     left: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,10 +53,15 @@ class InboxCounts:
 
 
 class Inbox:
-    """At most `reports_max` deliveries that are not committed yet; further ones are turned away, not dropped."""
+    """At most `reports_max` deliveries that are not committed yet; further ones are turned away, not dropped.
 
-    def __init__(self, reports_max: int) -> None:
+    Of these at most `backlog_reports_max` are of a backlog, so that what is live finds room after an outage of all.
+    """
+
+    def __init__(self, reports_max: int, *, backlog_reports_max: int | None = None) -> None:
         """Start empty."""
+        self._backlog_reports_max = min(reports_max, backlog_reports_max or reports_max)
+        self._backlog_held = 0
         self.counts = InboxCounts()
         self._reports_max = reports_max
         self._lock = threading.Lock()
@@ -69,18 +75,31 @@ class Inbox:
         """Deliveries that wait for their commit, those under way included."""
         return self._held
 
-    def put(self, deliveries: Sequence[Delivery], *, settle: Settle | None = None) -> Ticket | None:
+    def has_room(self, reports: int, *, is_backlog: bool, coming: int = 0) -> bool:
+        """Whether so many would be taken now; `coming` are of a backlog and on their way in already."""
+        if self._held + reports > self._reports_max:
+            return False
+        held = self._backlog_held + coming
+        # A batch that is larger than all of the room goes alone, or it would never go.
+        return not is_backlog or not held or held + reports <= self._backlog_reports_max
+
+    def put(
+        self, deliveries: Sequence[Delivery], *, settle: Settle | None = None, is_backlog: bool = False
+    ) -> Ticket | None:
         """Queue them; `settle` hears what came of them. None when there is no room: ask again later."""
         with self._lock:
-            has_room = self._held + len(deliveries) <= self._reports_max
+            has_room = self.has_room(len(deliveries), is_backlog=is_backlog)
+            is_live_kept_out = not has_room and not is_backlog
             if has_room:
-                ticket = Ticket(tuple(deliveries), settle)
+                ticket = Ticket(tuple(deliveries), settle, is_backlog)
                 self._queued.append(ticket)
                 self._held += len(deliveries)
+                self._backlog_held += len(deliveries) if is_backlog else 0
                 self.counts.accepted_total += len(deliveries)
             else:
                 self.counts.turned_away_total += len(deliveries)
-            is_news, self._is_full = not has_room and not self._is_full, self._is_full or not has_room
+            # That backlog waits for its turn is no news: it is meant to.
+            is_news, self._is_full = is_live_kept_out and not self._is_full, self._is_full or is_live_kept_out
         if is_news:
             log.warning("the inbox is full; agents keep their reports and ask again", waiting=self._held)
         return ticket if has_room else None
@@ -93,6 +112,7 @@ class Inbox:
             except ValueError:
                 return False
             self._held -= len(ticket.deliveries)
+            self._backlog_held -= len(ticket.deliveries) if ticket.is_backlog else 0
             self.counts.withdrawn_total += len(ticket.deliveries)
             return True
 
@@ -121,6 +141,7 @@ class Inbox:
                 ticket = self._drained.pop(id(delivery), None)
                 if ticket is not None:
                     self._count(error)
+                    self._backlog_held -= ticket.is_backlog
                     if ticket.is_done_with(error):
                         done.append(ticket)
             # Full is over only when half is free: or the warning would come with every commit.

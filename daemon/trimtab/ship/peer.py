@@ -10,7 +10,7 @@ import msgspec
 
 from trimtab.clock import Clock
 from trimtab.outbound import OutboundError, session
-from trimtab.ship.wire import MSGPACK, SENT_AT_HEADER, ZSTD
+from trimtab.ship.wire import BACKLOG_HEADER, MSGPACK, SENT_AT_HEADER, ZSTD
 
 CONNECT_TIMEOUT_SECONDS = 3.05
 ANSWER_TIMEOUT_SECONDS = 15.0
@@ -63,7 +63,7 @@ class Peer:
         self._clock = clock
         self._jitter = jitter
         self._failures = 0
-        self._due_at_seconds = clock.monotonic_seconds()
+        self._due_at_seconds = self._backlog_due_at_seconds = clock.monotonic_seconds()
 
     def use(self, token: str) -> None:
         """Send with another token from now on, and at once."""
@@ -81,24 +81,36 @@ class Peer:
         """Whether it may be asked now."""
         return self.due_in_seconds == 0.0
 
-    def post(self, body: bytes) -> Answer:
-        """Send one body and read the answer; keeps its own back-off."""
-        answer = self._post(body)
-        if answer.verdict is Verdict.LATER:
-            self._back_off(answer.retry_after_seconds)
-        else:
+    @property
+    def backlog_due_in_seconds(self) -> float:
+        """Seconds until this daemon may be sent more of a backlog."""
+        return max(self.due_in_seconds, self._backlog_due_at_seconds - self._clock.monotonic_seconds())
+
+    def post(self, body: bytes, *, backlog_reports: int = 0) -> Answer:
+        """Send one body and read the answer; keeps its own back-off.
+
+        A daemon that has no room for a backlog has some for what is live: then only the backlog waits.
+        """
+        answer = self._post(body, backlog_reports)
+        if answer.verdict is not Verdict.LATER:
             self._failures = 0
+        elif answer.status == 429 and backlog_reports:
+            seconds = max(answer.retry_after_seconds, BACKOFF_SECONDS_MIN) * self._jitter.uniform(1.0, 1.25)
+            self._backlog_due_at_seconds = self._clock.monotonic_seconds() + seconds
+        else:
+            self._back_off(answer.retry_after_seconds)
         return answer
 
     def close(self) -> None:
         """Hang up."""
         self._session.close()
 
-    def _post(self, body: bytes) -> Answer:
+    def _post(self, body: bytes, backlog_reports: int) -> Answer:
         headers = {
             "Content-Type": MSGPACK,
             "Content-Encoding": ZSTD,
             SENT_AT_HEADER: self._clock.now().isoformat(),
+            **({BACKLOG_HEADER: str(backlog_reports)} if backlog_reports else {}),
         }
         try:
             # Redirects are not followed: a POST would become a GET, and its answer no acknowledgement.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -25,15 +25,14 @@ from trimtab.ship.believe import deliver, read_moment
 from trimtab.ship.client_certificates import ClientRule
 from trimtab.ship.inbox import Inbox
 from trimtab.ship.tokens import Credentials
-from trimtab.ship.wire import SCHEMA_MAJORS, SENT_AT_HEADER, WireError, decode_reports
+from trimtab.ship.turnstile import Turnstile
+from trimtab.ship.wire import BACKLOG_HEADER, REPORTS_MAX, SCHEMA_MAJORS, SENT_AT_HEADER, WireError, decode_reports
 from trimtab.tls import PEER
 
 COMMIT_TIMEOUT_SECONDS = 10.0
 """Shorter than an agent waits, so that it hears why."""
 BODY_TIMEOUT_SECONDS = 30.0
 """A body that takes longer is given up: nobody may hold a connection open by sending slowly."""
-RETRY_AFTER_SECONDS = (2, 6)
-"""What a full inbox asks for; drawn at random so that agents do not come back together."""
 _LENGTH_DIGITS_MAX = 15
 _TOLD = frozenset({400, 401, 403, 413, 415, 422})
 """Refused for what it is; the others are put off, and come again."""
@@ -80,6 +79,7 @@ def ingest_app(
     why_not_well: Callable[[], str] = str,
     tell: Tell = _tell_nobody,
     client_rule: ClientRule | None = None,
+    enrolment: Admitting | None = None,
 ) -> Starlette:
     """The application: POST /v1/reports, GET /healthz. `counts` also stands at `app.state.counts`.
 
@@ -95,18 +95,37 @@ def ingest_app(
         counts=counts or IngestCounts(),
         commit_timeout_seconds=commit_timeout_seconds,
         bell=_Bell(),
+        turnstile=Turnstile(clock),
         why_not_well=why_not_well,
         tell=tell,
         client_rule=client_rule or ClientRule("off", clock=clock),
+        enrolment=enrolment,
     )
     app = Starlette(
         routes=[
             Route("/v1/reports", desk.take, methods=["POST"]),
             Route("/healthz", desk.health, methods=["GET"]),
+            *(enrolment.routes() if enrolment is not None else ()),
         ]
     )
     app.state.counts = desk.counts
     return app
+
+
+class Admitting(Protocol):
+    """Whoever enrols nodes at this listener, and knows why a credential is good no more."""
+
+    def routes(self) -> list[Route]:
+        """Its own routes."""
+        ...
+
+    def why_not(self, token: str) -> str:
+        """Why a token that is known opens nothing, as a sentence; empty where it is not known."""
+        ...
+
+    def wants_renewal(self, node: str) -> bool:
+        """Whether a node is to make a new credential."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,9 +140,13 @@ class _Desk:
     counts: IngestCounts
     commit_timeout_seconds: float
     bell: _Bell
+    turnstile: Turnstile
     why_not_well: Callable[[], str]
     tell: Tell
     client_rule: ClientRule
+    enrolment: Admitting | None = None
+    coming_reports: int = 0
+    """Of a backlog, whose bodies are being read now."""
 
     async def health(self, request: Request) -> Response:  # noqa: ARG002 - Starlette's signature
         """Whether the process gets on; says nothing that needs a token."""
@@ -154,7 +177,14 @@ class _Desk:
         objection = self.client_rule.why_not(getattr(request.state, PEER, None), node)
         if objection is not None:
             raise _Refused(objection.status, objection.sentence)
-        body = await self._read_body(request)
+        declared = _backlog_of(request)
+        if not self.inbox.has_room(declared, is_backlog=declared > 0, coming=self.coming_reports):
+            raise self._put_off()  # before its body is read: after an outage of all, most must wait
+        self.coming_reports += declared
+        try:
+            body = await self._read_body(request)
+        finally:
+            self.coming_reports -= declared
         reports = decode_reports(
             body,
             content_type=request.headers.get("content-type", ""),
@@ -168,9 +198,14 @@ class _Desk:
         deliveries = [
             deliver(report, received_at=received_at, sent_at=sent_at, body_bytes=share_bytes) for report in reports
         ]
-        await self._commit(deliveries)
+        # Agents of an earlier version do not say so.
+        is_backlog = declared > 0 or len(deliveries) > 1 or deliveries[0].is_replay
+        await self._commit(deliveries, is_backlog=is_backlog)
         self._count(deliveries, len(body))
-        return _json(200, {"acknowledged": [report.sequence for report in reports]})
+        acknowledged = {"acknowledged": [report.sequence for report in reports]}
+        if self.enrolment is not None and self.enrolment.wants_renewal(node):
+            return _json(200, {**acknowledged, "renew": True})
+        return _json(200, acknowledged)
 
     async def _node_of(self, request: Request) -> str:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -183,9 +218,11 @@ class _Desk:
             except SchedulerError as error:
                 raise _Refused(503, f"Whose token this is cannot be asked now: {error}") from error
         if node is None:
+            why = self.enrolment.why_not(token.strip()) if self.enrolment is not None else ""
             raise _Refused(
                 401,
-                "No node has this token. Make one beside the daemon with `trimtab token node NAME`.",
+                why or "No node has this token. Enrol the node: `trimtab enroll NODE`. (Or, beside the daemon, "
+                "make one with `trimtab token node NAME`.)",
                 WWW_Authenticate="Bearer",
             )
         return node
@@ -218,17 +255,20 @@ class _Desk:
                     "Set `cluster` alike in agent and daemon.",
                 )
 
-    async def _commit(self, deliveries: Sequence[Delivery]) -> None:
+    def _put_off(self) -> _Refused:
+        return _Refused(
+            429,
+            "The daemon has more reports than it can commit at present. Keep yours and ask again.",
+            Retry_After=str(self.turnstile.retry_after_seconds()),
+        )
+
+    async def _commit(self, deliveries: Sequence[Delivery], *, is_backlog: bool) -> None:
         """Hand over and wait until the database has them. Raises when it does not."""
         loop = asyncio.get_running_loop()
         committed: asyncio.Future[StoreError | None] = loop.create_future()
-        ticket = self.inbox.put(deliveries, settle=partial(self.bell.ring, loop, committed))
+        ticket = self.inbox.put(deliveries, settle=partial(self.bell.ring, loop, committed), is_backlog=is_backlog)
         if ticket is None:
-            raise _Refused(
-                429,
-                "The daemon has more reports than it can commit at present. Keep yours and ask again.",
-                Retry_After=str(random.randint(*RETRY_AFTER_SECONDS)),
-            )
+            raise self._put_off()
         try:
             async with asyncio.timeout(self.commit_timeout_seconds):
                 error = await committed
@@ -276,6 +316,12 @@ class _Bell:
         for committed, error in rung:
             if not committed.done():
                 committed.set_result(error)
+
+
+def _backlog_of(request: Request) -> int:
+    """How many reports of a backlog the body holds, as its sender says; 0 = it is live, or says nothing."""
+    said = request.headers.get(BACKLOG_HEADER, "")
+    return min(int(said), REPORTS_MAX) if said.isdecimal() and len(said) <= _LENGTH_DIGITS_MAX else 0
 
 
 def _refusal_of_wire(error: WireError) -> Response:

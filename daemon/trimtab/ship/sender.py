@@ -52,6 +52,8 @@ class SenderCounts:
     sent_live_total: int = 0
     sent_backlog_total: int = 0
     failures_total: int = 0
+    put_off_total: int = 0
+    """Times that a daemon asked to come again later (429)."""
     set_aside_total: int = 0
 
 
@@ -129,7 +131,7 @@ class Sender:
         sent = 0
         for _ in range(LIVE_SENDS_MAX):
             live = self._spool.live()
-            if live is None or not self._deliver([live]):
+            if live is None or not self._deliver([live], is_backlog=False):
                 break
             sent += 1
         self.counts.sent_live_total += sent
@@ -139,13 +141,13 @@ class Sender:
         """Send older reports, oldest first, as many as the rate allows now; returns how many were acknowledged."""
         self._allow()
         sent = 0
-        while self._allowance >= 1 and any(peer.is_due for peer in self._peers):
+        while self._allowance >= 1 and any(not peer.backlog_due_in_seconds for peer in self._peers):
             reports_max = min(BATCH_REPORTS_MAX, int(self._allowance))
             batch = self._spool.backlog(reports_max=reports_max, bytes_max=BATCH_BYTES_MAX)
             if not batch:
                 break
             self._allowance -= len(batch)
-            delivered = self._deliver(batch)
+            delivered = self._deliver(batch, is_backlog=True)
             sent += delivered
             if delivered < len(batch):
                 break
@@ -158,18 +160,18 @@ class Sender:
         self._allowed_at_seconds = now
         self._allowance = min(self._allowance + elapsed * self._rate, BURST_SECONDS_MAX * self._rate)
 
-    def _deliver(self, batch: list[Waiting]) -> int:
+    def _deliver(self, batch: list[Waiting], *, is_backlog: bool) -> int:
         """Send one batch; returns how many reports left the line for the daemon's database."""
-        answer = self._send(batch)
+        answer = self._send(batch, is_backlog=is_backlog)
         if answer.verdict is Verdict.REFUSED:
-            return self._deliver_apart(batch, answer)
+            return self._deliver_apart(batch, answer, is_backlog=is_backlog)
         if answer.verdict is Verdict.LATER:
             return 0
         delivered = [waiting for waiting in batch if waiting.sequence in answer.acknowledged]
         self._spool.acknowledge(delivered)
         return len(delivered)
 
-    def _deliver_apart(self, batch: list[Waiting], answer: Answer) -> int:
+    def _deliver_apart(self, batch: list[Waiting], answer: Answer, *, is_backlog: bool) -> int:
         # One bad report must not take its neighbours with it: halves are tried until it stands alone.
         if len(batch) == 1:
             self.counts.set_aside_total += 1
@@ -177,20 +179,22 @@ class Sender:
             self._spool.set_aside(batch[0], status=answer.status, sentence=answer.sentence)
             return 0
         half = len(batch) // 2
-        return self._deliver(batch[:half]) + self._deliver(batch[half:])
+        return sum(self._deliver(part, is_backlog=is_backlog) for part in (batch[:half], batch[half:]))
 
-    def _send(self, batch: list[Waiting]) -> Answer:
+    def _send(self, batch: list[Waiting], *, is_backlog: bool) -> Answer:
         """Ask each daemon in order until one takes the batch or refuses it for good."""
         body = join([waiting.encoded for waiting in batch])
         answer = Answer(verdict=Verdict.LATER)
         for peer in self._peers:
-            if not peer.is_due:
+            if peer.backlog_due_in_seconds if is_backlog else peer.due_in_seconds:
                 continue
-            answer = peer.post(body)
+            answer = peer.post(body, backlog_reports=len(batch) if is_backlog else 0)
             if answer.verdict is not Verdict.LATER:
                 break
-            self.counts.failures_total += 1
-        self._note(answer)
+            self.counts.put_off_total += answer.status == 429
+            self.counts.failures_total += answer.status != 429
+        if not (is_backlog and answer.status == 429):
+            self._note(answer)
         return answer
 
     def _note(self, answer: Answer) -> None:
@@ -210,6 +214,8 @@ class Sender:
         if self.trouble:
             wait_seconds = min(peer.due_in_seconds for peer in self._peers)
             parts.append(f"next try in {wait_seconds:.1f} s: {self.trouble}")
+        elif waiting_before and (put_off := min(peer.backlog_due_in_seconds for peer in self._peers)):
+            parts.append(f"the backlog waits its turn for {put_off:.1f} s")
         if self._spool.trouble:
             parts.append(self._spool.trouble)
         return "; ".join(parts)

@@ -20,6 +20,8 @@ MSGPACK = "application/msgpack"
 ZSTD = "zstd"
 SENT_AT_HEADER = "Trimtab-Sent-At"
 """Sender's clock when it sent: tells an old report from a wrong clock."""
+BACKLOG_HEADER = "Trimtab-Backlog"
+"""How many reports the body holds that were kept during an outage; where there is no room for them, it is not read."""
 
 _MSGPACK_TYPES = frozenset({MSGPACK, "application/x-msgpack", "application/vnd.msgpack"})
 

@@ -74,6 +74,12 @@ class Grid:
         self._values[:, stale, :] = np.nan
         self.head = slot
 
+    def begin_again(self) -> None:
+        """Forget all numbers, as if nothing had been heard; the GPUs keep their columns."""
+        self._values[:] = np.nan
+        self.head = self._first = None
+        self._heard = [0] * len(self._heard)
+
     def write(self, slots: Sequence[int], columns: Sequence[int], values: Sequence[Sequence[float]]) -> None:
         """Set all metrics of (slot, column) pairs; slots that fell out of the ring are left out."""
         if not slots or self.head is None:

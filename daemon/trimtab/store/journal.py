@@ -90,6 +90,12 @@ class Journal:
                     yield delivery
             last_id = page[-1].id
 
+    def newest_received_at(self) -> datetime | None:
+        """When the newest report that is kept came in."""
+        with self._database.read() as connection:
+            newest_ms = connection.execute(sa.select(sa.func.max(journal.c.received_at_ms))).scalar_one_or_none()
+        return None if newest_ms is None else from_unix_ms(newest_ms)
+
     def prune(self, before: datetime) -> int:
         """Forget reports received before `before`, a few thousand a transaction; how many there were."""
         oldest = sa.select(journal.c.id).where(journal.c.received_at_ms < unix_ms(before)).limit(PRUNE_ROWS)

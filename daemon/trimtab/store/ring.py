@@ -36,6 +36,8 @@ RING_METRICS: tuple[str, ...] = (
 
 SKEW_SECONDS = 300.0
 """A node's clock may be this far off and still be believed; the ring has room for as much ahead."""
+SET_BACK_SLOTS = 3
+"""Slots beyond any node's present that only an earlier present of our own can have written."""
 EVENTS_MAX = 100_000
 """Events kept of one stretch: storms are cut upstream, this bounds what is left of them."""
 GPUS_PER_NODE_MAX = 512
@@ -179,6 +181,9 @@ class Ring:
         grid = self._grid
         latest = grid.slot_of(unix_seconds(delivery.received_at) + SKEW_SECONDS)
         slot = min(grid.slot_of(unix_seconds(delivery.at)), latest)  # no clock may push the ring out of its present
+        if grid.head is not None and grid.head - latest > SET_BACK_SLOTS:
+            grid.begin_again()  # our own clock was set back: what is written ahead of it is of no known time
+            self._swept_at_slot = 0
         grid.advance(slot)
         return slot
 

@@ -1,0 +1,93 @@
+"""What the daemon may conclude from time: not who is silent right after its clock was set or it stood still itself, and
+not that history is old because a clock says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import structlog
+
+from trimtab.clock import Clock, age_text
+
+log = structlog.get_logger()
+
+JUMP_SECONDS = 30.0
+"""A clock that moved so much more, or less, than time passed was set; NTP's own corrections are far smaller."""
+STILL_SECONDS = 30.0
+"""A beat that came so late did not run: the process was stopped, or the host was asleep."""
+HOLD_SECONDS = 45.0
+"""By then every agent has sent again: they wait for 30 s and a quarter at most, and report each 10 s."""
+
+
+class Hold:
+    """Holds judgement until what is known of the nodes is of one time again. Use it from one thread."""
+
+    def __init__(self, clock: Clock, *, interval_seconds: float) -> None:
+        """`interval_seconds`: how often it is asked."""
+        self._clock = clock
+        # Of real time: a demo's clock runs fast, and its daemon is not held up for a busy machine.
+        self._still_seconds = max(STILL_SECONDS, clock.wall_seconds(10 * interval_seconds))
+        self._last: tuple[datetime, float] | None = None
+        self._until_seconds: float | None = None
+        self._why = ""
+
+    def run(self, judge: Callable[[], str]) -> str:
+        """One beat: what `judge` says, or why it is not asked."""
+        why = self._look()
+        said = why or judge()
+        # A judgement that took long is no standing still: the next look counts from here.
+        self._last = self._clock.now(), self._clock.monotonic_seconds()
+        return said
+
+    def _look(self) -> str:
+        now, seconds = self._clock.now(), self._clock.monotonic_seconds()
+        if self._last is not None:
+            passed_seconds = seconds - self._last[1]
+            set_by_seconds = (now - self._last[0]).total_seconds() - passed_seconds
+            if why := self._what_happened(passed_seconds, set_by_seconds):
+                self._why, self._until_seconds = why, seconds + HOLD_SECONDS
+                log.warning(
+                    "judging waits until the nodes have reported again",
+                    why=why,
+                    clock_set_by_seconds=round(set_by_seconds),
+                    stood_still_seconds=round(passed_seconds),
+                    wait_seconds=HOLD_SECONDS,
+                )
+        if self._until_seconds is None:
+            return ""
+        left_seconds = self._until_seconds - seconds
+        if left_seconds <= 0:
+            self._until_seconds = None
+            log.info("judging goes on", why=self._why)
+            return ""
+        return f"not judged for {left_seconds:.0f} s more, until the nodes have reported again: {self._why}"
+
+    def _what_happened(self, passed_seconds: float, set_by_seconds: float) -> str:
+        if abs(set_by_seconds) > JUMP_SECONDS:
+            way = "forward" if set_by_seconds > 0 else "back"
+            return f"this host's clock was set {way} by {age_text(abs(set_by_seconds))}"
+        if self._clock.wall_seconds(passed_seconds) > self._still_seconds:
+            return f"this daemon stood still for {age_text(passed_seconds)}"
+        return ""
+
+
+class HistoryClock:
+    """The moment that the age of history is counted from: it moves only while the daemon runs.
+
+    A clock that was set forward by days would otherwise delete everything that is kept for fewer, and nothing brings it
+    back. History is kept a little longer where the daemon was down: by as much as it was.
+    """
+
+    def __init__(self, clock: Clock, *, newest: datetime | None) -> None:
+        """`newest`: when the newest report that is kept came in; None = nothing is kept."""
+        now = clock.now()
+        self._clock = clock
+        self._from = now if newest is None else min(newest, now)
+        self._from_seconds = clock.monotonic_seconds()
+
+    def now(self) -> datetime:
+        """Never later than the clock says, and never further on than time that was lived through."""
+        lived_seconds = self._clock.monotonic_seconds() - self._from_seconds
+        return min(self._clock.now(), self._from + timedelta(seconds=lived_seconds))

@@ -1,0 +1,87 @@
+"""A clock that was set and a process that stood still page nobody and delete nothing."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.fakes.clock import START, FakeClock
+
+from trimtab.timekeeping import HOLD_SECONDS, HistoryClock, Hold
+
+
+class WallClock(FakeClock):
+    """One that runs at the speed of the wall."""
+
+    def wall_seconds(self, seconds: float) -> float:
+        return seconds
+
+
+def beats(hold: Hold, clock: FakeClock, seconds: float, *, every: float = 5.0) -> list[str]:
+    """What each beat of so long said."""
+    said = []
+    for _ in range(int(seconds / every)):
+        clock.advance(every)
+        said.append(hold.run(lambda: "judged"))
+    return said
+
+
+def test_a_daemon_whose_clock_is_right_judges_each_beat() -> None:
+    clock = WallClock()
+    assert set(beats(Hold(clock, interval_seconds=5.0), clock, 600.0)) == {"judged"}
+
+
+def test_after_the_clock_was_set_either_way_nothing_is_judged_until_nodes_have_reported_again() -> None:
+    for seconds, way in ((3600.0, "forward by 60 min"), (-3600.0, "back by 60 min")):
+        clock = WallClock()
+        hold = Hold(clock, interval_seconds=5.0)
+        beats(hold, clock, 60.0)
+        clock.jump(seconds)
+        said = beats(hold, clock, HOLD_SECONDS + 20.0)
+        assert said[0].startswith("not judged for 45 s more"), said[0]
+        assert way in said[0], said[0]
+        assert said.count("judged") == len(said) - HOLD_SECONDS / 5.0
+        assert said[-1] == "judged"
+
+
+def test_after_it_stood_still_nothing_is_judged_until_nodes_have_reported_again() -> None:
+    clock = WallClock()
+    hold = Hold(clock, interval_seconds=5.0)
+    beats(hold, clock, 60.0)
+    clock.advance(90.0)
+    said = hold.run(lambda: "judged")
+    assert said.endswith("this daemon stood still for 90 s")
+
+
+def test_small_corrections_of_the_clock_are_no_news() -> None:
+    clock = WallClock()
+    hold = Hold(clock, interval_seconds=5.0)
+    for step in (1.0, -1.0, 20.0, -20.0):
+        beats(hold, clock, 30.0)
+        clock.jump(step)
+        assert set(beats(hold, clock, 30.0)) == {"judged"}
+
+
+def test_history_ages_with_the_time_that_was_lived_through_and_not_with_the_clock() -> None:
+    clock = FakeClock()
+    ages = HistoryClock(clock, newest=START)
+    clock.advance(3600.0)
+    assert ages.now() == START + timedelta(hours=1)
+    clock.jump(86400.0 * 30)
+    assert ages.now() == START + timedelta(hours=1)  # a month ahead deletes nothing
+    clock.advance(3600.0)
+    assert ages.now() == START + timedelta(hours=2)
+    clock.jump(-86400.0 * 60)
+    assert ages.now() == clock.now()
+
+
+def test_time_that_the_daemon_was_down_makes_no_history_old() -> None:
+    clock = FakeClock()
+    ages = HistoryClock(clock, newest=START - timedelta(days=9))
+    assert ages.now() == START - timedelta(days=9)
+    clock.advance(60.0)
+    assert ages.now() == START - timedelta(days=9) + timedelta(seconds=60)
+
+
+def test_a_newest_report_that_came_under_a_wrong_clock_is_no_later_than_now() -> None:
+    clock = FakeClock()
+    assert HistoryClock(clock, newest=START + timedelta(days=400)).now() == START
