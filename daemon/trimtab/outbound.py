@@ -48,11 +48,19 @@ class TimeoutAdapter(HTTPAdapter):
         return super().send(*args, **kwargs)
 
 
+class _Straight(requests.Session):
+    """Goes where it was sent and nowhere else: whoever answers could send us, our token and our reports elsewhere."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002 - requests' own signature
+        """None: an answer that redirects is an answer, and no good one."""
+        return None
+
+
 def session(
     *, timeout_seconds: float, retries: int = 0, ca_file: str | None = None, token: str | None = None
 ) -> requests.Session:
     """A session for one peer. The environment's proxies and CA bundles are not used (`trust_env` off)."""
-    made = requests.Session()
+    made = _Straight()
     made.trust_env = False
     made.verify = ca_file if ca_file else True
     if token:

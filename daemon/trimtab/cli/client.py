@@ -14,6 +14,7 @@ import msgspec
 
 from trimtab.cli.exits import Exit, help_text
 from trimtab.cli.place import Asked, OutOfReach, Place, find
+from trimtab.cli.tame import tame
 from trimtab.cli.trouble import sentence_of
 from trimtab.cli.values import Span
 from trimtab.cli.watching import watch
@@ -100,7 +101,7 @@ class Client:
 
     def _sentence(self, body: bytes, status: int) -> str:
         try:
-            return str(msgspec.json.decode(body)["error"])
+            return str(msgspec.json.decode(tame(body))["error"])
         except (msgspec.DecodeError, KeyError, TypeError):
             raise OutOfReach(
                 f"{self.place.url} answered {status}, and not as trimtab does. Is another program on this port?"
@@ -108,7 +109,7 @@ class Client:
 
     def _decoded(self, raw: bytes, kind: type[T]) -> T:
         try:
-            return msgspec.json.decode(raw, type=kind)
+            return msgspec.json.decode(tame(raw), type=kind)
         except msgspec.DecodeError as error:
             raise OutOfReach(
                 f"{self.place.url} answered in a way that this version does not read: {error}. Are the verbs and the "

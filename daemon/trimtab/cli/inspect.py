@@ -13,6 +13,7 @@ from trimtab.errors import UnreadableInput
 from trimtab.inspect.inspection import Inspection, Refused
 from trimtab.inspect.reader import inspect_stream
 from trimtab.inspect.show import lines_of
+from trimtab.logs import on_one_line
 from trimtab.model.advice import Action
 
 _COLOURS = {
@@ -88,6 +89,6 @@ def _say(inspection: Inspection, name: str, *, is_first: bool) -> None:
 
     colour = _COLOURS.get(inspection.verdict)
     lines = [] if is_first else [""]
-    for line in lines_of(inspection, name=name, columns=width()):
+    for line in map(on_one_line, lines_of(inspection, name=name, columns=width())):
         lines.append(click.style(line, fg=colour, bold=True) if line.startswith("verdict") else line)
     say(lines)

@@ -37,6 +37,8 @@ _known_keys: set[str] = {
 }
 """Keys seen to be well formed: the check of a usual report is one set comparison. Bounded, grows with what is sent."""
 
+_UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
 V = TypeVar("V")
 
 
@@ -219,9 +221,9 @@ def _fit_texts(texts: Mapping[str, str], path: str, entries_max: int) -> Mapping
 
 
 def _cut(text: str) -> str:
-    """The text without NUL, which PostgreSQL refuses, and not longer than the bound."""
-    if "\0" in text:
-        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    """The text without what ends a line, steers a terminal or turns a text round, and not longer than the bound."""
+    if not text.isprintable():
+        text = _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
     return text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
 
 

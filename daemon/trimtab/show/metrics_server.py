@@ -13,11 +13,13 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+from trimtab.clock import SystemClock
 from trimtab.errors import SettingsError
 from trimtab.outbound import is_loopback
 from trimtab.settings import read_token
 from trimtab.settings.exposition import AgentMetricsSettings
 from trimtab.show.peers import Peers
+from trimtab.show.refusals import Answer, Refusals
 
 GZIP_BYTES_MIN = 1024
 REQUEST_SECONDS_MAX = 20.0
@@ -46,6 +48,7 @@ class MetricsServer:
         self._reader = _Reader(settings)
         _check_open(listen, host, settings, has_reader_check=self._reader.is_strict)
         self._exposition = exposition
+        self._refusals = Refusals(clock=SystemClock(), write=lambda *_: None)
         try:
             self._server = make_server(host, port, self._answer, _server_class(host), _Handler)
         except (OSError, OverflowError) as error:
@@ -95,6 +98,8 @@ class MetricsServer:
             return _said(HTTPStatus.METHOD_NOT_ALLOWED, "Send GET.")
         why_not = self._reader.why_not(environ.get("REMOTE_ADDR", ""), environ.get("HTTP_AUTHORIZATION", ""))
         if why_not:
+            who = f"peer {environ.get('REMOTE_ADDR', '')}"
+            self._refusals.note(Answer.UNREAD, who=who, what="refused GET /metrics", why=why_not)
             return _said(HTTPStatus.UNAUTHORIZED, why_not)
         body, content_type = self._exposition(environ.get("HTTP_ACCEPT", ""))
         headers = [("Content-Type", content_type), ("Vary", "Accept, Accept-Encoding")]

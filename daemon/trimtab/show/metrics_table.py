@@ -273,7 +273,7 @@ OWN: tuple[OwnMetric, ...] = (
               help="How far back the end of the newest minute lies that is rolled up; about 90 at rest."),
     # --- people
     OwnMetric(name="trimtab_door_answers_total", labels=("answer",), kind=_COUNTER, daemon=True,
-              help="Answers of the people's door: signed_in, wrong, held_up, forged_headers, role, other_page."),
+              help="Answers of the door by kind; all but signed_in are refusals (docs/reference/hostile-requests.md)."),
     # --- on-call
     OwnMetric(name="trimtab_pager", labels=("pager",), daemon=True,
               help="1 for who pages for what opens now: outbox, alertmanager or none."),

@@ -200,8 +200,14 @@ def _check_backup(backup: Path) -> None:
         raise StoreError(f"{backup} is no backup of trimtab: it has no journal or no commands. Nothing was changed.")
 
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
 def export(database: Database, name: str, into: IO[str]) -> int:
-    """One table as CSV with a header, oldest first; bytes are base64. How many rows. Raises StoreError."""
+    """One table as CSV with a header, oldest first; how many rows. Raises StoreError.
+
+    Bytes are base64; a text that a spreadsheet would run begins with an apostrophe.
+    """
     known = {table.name: table for table in metadata.sorted_tables}
     if name not in known:
         raise StoreError(f"there is no table {name!r}. There are: {', '.join(sorted(known))}.")
@@ -218,7 +224,10 @@ def export(database: Database, name: str, into: IO[str]) -> int:
 
 
 def _cell(value: object) -> object:
-    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    # A spreadsheet would run what begins so: names and texts come from nodes, jobs and alerts.
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def move(source: Database, to_url: str, *, state_directory: Path, progress: Progress) -> dict[str, tuple[int, int]]:
