@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: dashboards deb help demo test test-long cluster lint bench score docs screenshots clean cluster-demo
+.PHONY: bundle dashboards deb image wheels-lock help demo test test-long cluster lint bench score docs screenshots clean cluster-demo
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,8 +36,17 @@ lint: $(VENV)/.test ## ruff, mypy --strict, import contracts, promtool
 bench: $(VENV)/.bench ## What the performance claims rest on; prints ratios against a peer
 	@for file in bench/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
-deb: $(VENV)/.test ## trimtab-agent and trimtab-daemon as Debian packages, into build/deb; ARGS="--wheels FOLDER" for no network
-	@$(BIN)/python systemd/deb/build.py $(ARGS)
+deb: $(VENV)/.test ## trimtab-agent and trimtab-daemon as Debian packages, into build/deb; ARGS="--python 3.13" for another release
+	@$(BIN)/python -m packages.deb $(ARGS)
+
+bundle: $(VENV)/.test ## One archive for pip without a network, every supported Python, into build/bundle; ARGS="--machine aarch64"
+	@$(BIN)/python -m packages.bundle $(ARGS)
+
+image: $(VENV)/.test ## The OCI image of agent and daemon, into build/image; needs root, mmdebstrap and umoci
+	@$(BIN)/python -m packages.image $(ARGS)
+
+wheels-lock: $(VENV)/.test ## Choose the packages' wheels anew, after pyproject.toml asks for something else
+	@$(BIN)/python -m packages.wheels
 
 cluster-demo: $(VENV)/.test ## Stories a to d on a real control plane, narrated; ARGS="a c" for some (needs Go and root)
 	@$(BIN)/python -m tests.cluster.demo $(ARGS)

@@ -31,6 +31,10 @@ class StoreError(TrimtabError):
     """The database refused or is out of reach."""
 
 
+class DatabaseNewer(StoreError):
+    """A newer trimtab wrote the database; nothing was changed."""
+
+
 class LedgerConflict(StoreError):
     """The command was changed by someone else since it was read; nothing was written."""
 

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from trimtab.cli.client import say_json
+from trimtab.cli.db_left import kept, schema
 from trimtab.cli.text import say
 from trimtab.clock import SystemClock
 from trimtab.errors import StoreError
@@ -162,6 +163,10 @@ def move(to_url: str, settings_file: Path) -> None:
     where = _PASSWORD.sub(r"\1@", to_url)
     say([f"{whole:,} rows, the same in both databases."])
     say([f'Set url = "{where}" under [store] of {settings_file}, then: systemctl start trimtab-daemon'])
+
+
+db.add_command(schema)
+db.add_command(kept)
 
 
 def _load(settings_file: Path) -> DaemonSettings:

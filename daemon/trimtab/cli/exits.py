@@ -65,7 +65,7 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
     "completion": _ALWAYS,
     "db": {
         Exit.DONE: "done",
-        Exit.NOT_WELL: "db check: something is damaged",
+        Exit.NOT_WELL: "check: something is damaged; kept: something is; schema: a newer trimtab wrote it",
         Exit.USAGE: "the command line is wrong, or the database or a file cannot be used",
     },
     "setup": {**_ALWAYS, Exit.USAGE: "the command line is wrong, or something could not be put in place"},

@@ -15,7 +15,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
 from trimtab import __version__
-from trimtab.errors import StoreError
+from trimtab.errors import DatabaseNewer, StoreError
 from trimtab.store.tables import VERSION_TABLE, meta
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _locked(database: Database) -> Iterator[Connection]:
 def _refuse_newer(database: Database, connection: Connection, script: ScriptDirectory) -> None:
     current = current_revision(connection)
     if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
-        raise StoreError(_newer(database.place, current, connection, script))
+        raise DatabaseNewer(_newer(database.place, current, connection, script))
 
 
 def _newer(place: str, current: str, connection: Connection, script: ScriptDirectory) -> str:

@@ -1,0 +1,1 @@
+"""What is made of the source for those who install it: Debian packages, an offline bundle, an image; no part of it."""

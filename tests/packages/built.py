@@ -1,0 +1,126 @@
+"""The .debs of this source, built once for all tests and all of their processes; and the same under another version."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (
+    "daemon",
+    "packages",
+    "systemd",
+    "dashboards",
+    "alerts",
+    "pyproject.toml",
+    "README.md",
+    "CHANGELOG.md",
+    "LICENSE",
+)
+KEPT = ROOT / "build" / "tests"
+EPOCH = "1767225600"
+BUILDS_KEPT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Debs:
+    """Both packages of one build."""
+
+    agent: Path
+    daemon: Path
+
+
+@functools.cache
+def debs() -> Debs:
+    """The packages as `make deb` makes them of the source as it is now."""
+    place = KEPT / f"debs-{fingerprint()}"
+    with locked("debs"):
+        if not place.exists():
+            half = place.with_suffix(".half")
+            shutil.rmtree(half, ignore_errors=True)
+            build(ROOT, half)
+            shutil.rmtree(half / "stage")
+            half.rename(place)
+            _forget_old()
+    return _in(place)
+
+
+@functools.cache
+def debs_called(version: str) -> Debs:
+    """The same packages under another version: what an upgrade comes from, or a downgrade goes to."""
+    made = debs()
+    place = made.agent.parent / f"called-{version}"
+    with locked("debs"):
+        if not place.exists():
+            half = place.with_suffix(".half")
+            shutil.rmtree(half, ignore_errors=True)
+            half.mkdir()
+            for deb in (made.agent, made.daemon):
+                _rename(deb, version, half)
+            half.rename(place)
+    return _in(place)
+
+
+def build(source: Path, into: Path, *words: str, **environment: str) -> list[str]:
+    """Run the build of a source tree; the lines that it printed."""
+    line = [sys.executable, "-m", "packages.deb", "--into", str(into), *words]
+    env = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH, **environment}
+    done = subprocess.run(line, cwd=source, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def fingerprint() -> str:
+    """Of every file that a package is made of."""
+    total = hashlib.sha256()
+    for name in SOURCES:
+        top = ROOT / name
+        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
+            if path.is_file() and "__pycache__" not in path.parts:
+                total.update(f"{path.relative_to(ROOT)} {path.stat().st_mode & 0o111}".encode())
+                total.update(path.read_bytes())
+    return total.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """One builder at a time on this checkout; the lock ends with the process."""
+    KEPT.mkdir(parents=True, exist_ok=True)
+    with (KEPT / f"{name}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def _in(place: Path) -> Debs:
+    [agent], [daemon] = place.glob("trimtab-agent_*.deb"), place.glob("trimtab-daemon_*.deb")
+    return Debs(agent=agent, daemon=daemon)
+
+
+def _rename(deb: Path, version: str, into: Path) -> None:
+    stage = into / "stage"
+    subprocess.run(["dpkg-deb", "--raw-extract", deb, stage], check=True)
+    control = stage / "DEBIAN" / "control"
+    was = next(line for line in control.read_text().splitlines() if line.startswith("Version: "))
+    for path in (stage / "DEBIAN").iterdir():
+        path.write_text(path.read_text().replace(was.removeprefix("Version: "), version))
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "-Zzstd", "-z1", "--build", stage, into],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    shutil.rmtree(stage)
+
+
+def _forget_old() -> None:
+    found = sorted(KEPT.glob("debs-*"), key=lambda path: path.stat().st_mtime)
+    for old in found[:-BUILDS_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
