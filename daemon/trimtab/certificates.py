@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import structlog
+from msgspec.structs import replace
 
 from trimtab import pki
+from trimtab.chores import Chore
 from trimtab.clock import Clock, SystemClock, iso
 from trimtab.errors import SettingsError
-from trimtab.listener import split_listen
+from trimtab.listener import Listener, split_listen
 from trimtab.settings import DaemonSettings, IngestSettings, PeopleSettings
-from trimtab.tls import CertificateFacts, TlsFiles
+from trimtab.ship.client_certificates import ClientRule, RevokedSerials
+from trimtab.tls import CertificateFacts, ServerTls
 
 log = structlog.get_logger()
 
@@ -53,51 +57,51 @@ def authority_of(settings: DaemonSettings, *, clock: Clock | None = None) -> pki
 class Certificates:
     """What the daemon serves by, kept in force."""
 
-    def __init__(
-        self, settings: DaemonSettings, authority: pki.Authority | None = None, *, clock: Clock | None = None
-    ) -> None:
-        """Makes or renews what is needed now. `clock` must be a real one. Raises SettingsError."""
-        self.authority = authority
-        self._settings = settings
+    def __init__(self, settings: DaemonSettings, *, clock: Clock | None = None) -> None:
+        """Make or renew what is needed now. `clock` must be a real one. Raises SettingsError."""
         self._clock = clock or SystemClock()
-        self._listeners: list[Callable[[], tuple[CertificateFacts, ...]]] = []
+        self._given = settings
+        self._listeners: list[ServerTls] = []
         self._trouble = ""
-        self._has_own = settings.ingest.own_certificate or settings.people.own_certificate
         for name, section in (("ingest", settings.ingest), ("people", settings.people)):
             _check_one_way(name, section)
-        if self._has_own:
-            self._names = server_names(settings)
-            self.renew()
+        self.authority = authority_of(settings, clock=self._clock)
+        self._names = server_names(settings) if self._has_own else ()
+        self.renew()
+        self._renewed_at_seconds = self._clock.monotonic_seconds()
 
-    def files(self, name: str) -> TlsFiles:
-        """The PEM files of a listener; empty where it serves without TLS. Raises SettingsError."""
-        section: IngestSettings | PeopleSettings = getattr(self._settings, name)
-        client_ca = self._client_ca() if name == "ingest" else ""
-        if not section.own_certificate:
-            return TlsFiles(
-                certificate_file=section.certificate_file, key_file=section.key_file, client_ca_file=client_ca
-            )
-        directory = ca_directory(self._settings)
-        return TlsFiles(
-            certificate_file=str(directory / SERVER_FILE),
-            key_file=str(directory / SERVER_KEY_FILE),
-            client_ca_file=client_ca,
-        )
+    def section(self, name: Literal["ingest", "people"]) -> IngestSettings | PeopleSettings:
+        """A listener's section with the files that own_certificate and client_certificates stand for in place."""
+        return self._ingest() if name == "ingest" else self._people()
 
-    def watch(self, facts: Callable[[], tuple[CertificateFacts, ...]]) -> None:
-        """Show these facts beside our own: of a listener, say."""
-        self._listeners.append(facts)
+    def keep(self, listener: Listener) -> Listener:
+        """Take up a listener's new certificates at `reload`, and show what it has; returns it."""
+        if listener.tls is not None:
+            self._listeners.append(listener.tls)
+        return listener
+
+    def client_rule(self, *, revoked: RevokedSerials | None = None) -> ClientRule:
+        """What the ingest listener asks of client certificates."""
+        return ClientRule(self._given.ingest.client_certificates, clock=self._clock, revoked=revoked)
+
+    def reload(self) -> str:
+        """Renew what is ours and read all certificate files anew now; says what came of it."""
+        try:
+            said = [self.renew()] if self._has_own else []
+        except SettingsError as error:
+            said = [str(error)]
+        return "; ".join(one for one in (*said, *(tls.look(is_asked=True) for tls in self._listeners)) if one)
 
     def renew(self) -> str:
         """Make the daemon's own certificate anew where it is time; listeners take it up by themselves."""
         if self.authority is None or not self._has_own:
             return "the daemon has no certificate of its own to renew"
-        directory = ca_directory(self._settings)
+        directory = ca_directory(self._given)
         try:
             why = _why_anew(self.authority, directory, self._names, self._clock)
             if not why:
                 return "the daemon's own certificate is good"
-            issue_server(self.authority, directory, self._names, days=self._settings.tls.server_days)
+            issue_server(self.authority, directory, self._names, days=self._given.tls.server_days)
         except pki.CertificateError as error:
             self._trouble = f"The daemon's own certificate cannot be renewed: {error}."
             raise SettingsError(self._trouble) from error
@@ -105,27 +109,58 @@ class Certificates:
         log.info("made the daemon's own certificate", why=why, names=", ".join(self._names))
         return f"made the daemon's own certificate anew: {why}"
 
+    def keep_good(self) -> None:
+        """Renew, once an hour, where no slow work is done: while a daemon stands by."""
+        now = self._clock.monotonic_seconds()
+        if now - self._renewed_at_seconds < RENEW_MINUTES * 60:
+            return
+        self._renewed_at_seconds = now
+        try:
+            self.renew()
+        except SettingsError as error:
+            log.warning("the daemon's own certificate cannot be renewed; it is tried again", why=str(error))
+
+    def chore(self) -> Chore:
+        """Renewal, as the daemon's slow work."""
+        return Chore(name="certificates", minutes=RENEW_MINUTES, run=self.renew)
+
     def facts(self) -> tuple[CertificateFacts, ...]:
         """Every certificate that the daemon uses, and when it ends."""
         return tuple(self._facts())
 
     def _facts(self) -> Iterator[CertificateFacts]:
-        for facts in self._listeners:
-            yield from facts()
+        for tls in self._listeners:
+            yield from tls.facts
         if self.authority is not None:
-            file = str(ca_directory(self._settings) / pki.CA_FILE)
+            file = str(ca_directory(self._given) / pki.CA_FILE)
             yield CertificateFacts(use="ca", ends_at=self.authority.ends_at, file=file, trouble=self._trouble)
-        client_ca = self._settings.ingest.client_ca_file
+        client_ca = self._given.ingest.client_ca_file
         if client_ca:
             with suppress(pki.CertificateError):  # the listener says so
-                ends = min(pki.ends_at(one) for one in pki.read_certificates(Path(client_ca)))
-                yield CertificateFacts(use="client_ca", ends_at=ends, file=client_ca)
+                ends_at = min(pki.ends_at(one) for one in pki.read_certificates(Path(client_ca)))
+                yield CertificateFacts(use="client_ca", ends_at=ends_at, file=client_ca)
+
+    @property
+    def _has_own(self) -> bool:
+        return self._given.ingest.own_certificate or self._given.people.own_certificate
+
+    def _ingest(self) -> IngestSettings:
+        section = replace(self._given.ingest, client_ca_file=self._client_ca())
+        return replace(section, **self._own_files()) if section.own_certificate else section
+
+    def _people(self) -> PeopleSettings:
+        section = self._given.people
+        return replace(section, **self._own_files()) if section.own_certificate else section
+
+    def _own_files(self) -> dict[str, str]:
+        directory = ca_directory(self._given)
+        return {"certificate_file": str(directory / SERVER_FILE), "key_file": str(directory / SERVER_KEY_FILE)}
 
     def _client_ca(self) -> str:
-        ingest = self._settings.ingest
+        ingest = self._given.ingest
         if ingest.client_certificates == "off":
             return ""
-        return ingest.client_ca_file or str(ca_directory(self._settings) / pki.CA_FILE)
+        return ingest.client_ca_file or str(ca_directory(self._given) / pki.CA_FILE)
 
 
 def server_names(settings: DaemonSettings) -> tuple[str, ...]:
