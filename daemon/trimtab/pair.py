@@ -1,0 +1,205 @@
+"""ROOT of the daemon on PostgreSQL: stands by until it is elected, then is the daemon; begins anew when it is not.
+
+The active daemon is put together only once the lock is ours, from what is stored, as after any restart. One that lost
+its office keeps nothing that it has in memory: the process replaces itself and stands by.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import structlog
+
+from trimtab import __version__
+from trimtab.assembly import Daemon
+from trimtab.certificates import Certificates
+from trimtab.clock import Clock, SystemClock
+from trimtab.doors import listener_of
+from trimtab.errors import StoreError
+from trimtab.listener import Listener, split_listen
+from trimtab.loop import Beat
+from trimtab.premises import check_settings
+from trimtab.pulse import is_stalled
+from trimtab.seat import Hatch, Seat, SteppedDown, pair_facts
+from trimtab.service import Service, lock_state
+from trimtab.settings import DaemonSettings, read_token
+from trimtab.ship.away import away_app
+from trimtab.show.auth import Door
+from trimtab.show.metrics import daemon_metrics
+from trimtab.show.metrics_facts import DaemonFacts, DaemonView, PairFacts
+from trimtab.show.peers import Peers
+from trimtab.show.standby import standby_app
+from trimtab.store.database import Database, open_database
+from trimtab.store.election import Election, Me, Phase
+from trimtab.store.election_session import session_name
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 0.1
+
+
+def run(settings: DaemonSettings) -> None:
+    """Run the daemon that the settings describe until SIGTERM or SIGINT: alone on SQLite, elected on PostgreSQL."""
+    check_settings(settings)
+    if settings.store.url.startswith("postgresql"):
+        Pair(settings).run()
+    else:
+        Daemon(settings).run()
+
+
+class Pair:
+    """One of the daemons on a PostgreSQL database, of which one is active."""
+
+    def __init__(self, settings: DaemonSettings) -> None:
+        """Open ports and files. Raises SettingsError or StoreError with the fix."""
+        self._settings = settings
+        self._state = Path(settings.state_directory)
+        self._lock = lock_state(self._state)
+        self._clock: Clock = SystemClock()
+        self._started_at = self._clock.now()
+        self._service = Service()
+        self._door: Door | None = None
+        self._certificates = Certificates(settings)
+        self._listeners = self._open()
+        pair = settings.pair
+        me = Me(
+            cluster=settings.cluster,
+            name=pair.name or socket.gethostname(),
+            url=self._page_url(),
+            version=__version__,
+        )
+        self._election = Election(
+            settings.store.url,
+            me,
+            clock=self._clock,
+            trust_seconds=pair.trust_seconds,
+            silent_seconds=pair.silent_seconds,
+        )
+        self._beat = Beat("election", self._election.tick, interval_seconds=pair.check_seconds, clock=self._clock)
+
+    def run(self) -> None:
+        """Stand by, be the daemon, and end; or begin anew where another took over."""
+        self._service.catch_signals()
+        # Once here and not on its thread: a database that cannot be used is said before anything starts.
+        self._election.tick()
+        self._beat.start()
+        try:
+            if self._stood_by():
+                self._be_the_daemon()
+        except SteppedDown as why:
+            log.warning("this process begins anew, and stands by", why=str(why))
+            _begin_anew()
+        finally:
+            self._beat.stop()
+            for _, listener in self._listeners.values():
+                listener.stop()
+            self._election.leave()
+
+    # --- stand by
+
+    def _stood_by(self) -> bool:
+        """Wait; true once elected, false when it is time to end."""
+        if self._election.phase is Phase.STANDS_BY:
+            for _, listener in self._listeners.values():
+                listener.start()
+            log.info("this daemon stands by", name=self._election.me.name, said=self._beat.last_sentence)
+            self._service.ready()
+        while self._election.phase is Phase.STANDS_BY:
+            if self._service.wait(LOOK_SECONDS):
+                self._service.stopping()
+                return False
+            self._certificates.keep_good()
+            if not self._why_not_well():
+                self._service.alive(self._said())
+        return True
+
+    def _said(self) -> str:
+        holder = self._election.sight.holder
+        if holder is None or self._beat.is_failing:
+            return f"stands by; {self._beat.last_sentence}"
+        return f"stands by; {holder.name} is active since {holder.since:%Y-%m-%d %H:%M:%S} UTC (term {holder.term})"
+
+    def _why_not_well(self) -> str:
+        return "election" if is_stalled(self._beat) or not self._beat.is_alive else ""
+
+    # --- be the daemon
+
+    def _be_the_daemon(self) -> None:
+        settings, election = self._settings, self._election
+        database: Database | None = None
+        try:
+            database = open_database(
+                settings.store.url, state_directory=self._state, session=session_name(election.me.instance)
+            )
+            election.enter(database, at=self._clock.now())
+            seat = Seat(
+                election=election,
+                database=database,
+                lock=self._lock,
+                service=self._service,
+                listeners=self._listeners,
+                clock=self._clock,
+                daemons_expected=settings.pair.daemons,
+                keep_door=self._keep_door,
+            )
+            Daemon(settings, seat=seat).run()
+        except StoreError as error:
+            if election.phase is Phase.LOST:
+                raise SteppedDown(election.why_lost) from error
+            raise
+        finally:
+            if database is not None:
+                database.close()
+
+    def _keep_door(self, door: Door) -> None:
+        self._door = door
+
+    # --- ports
+
+    def _open(self) -> dict[str, tuple[Hatch, Listener]]:
+        people = self._settings.people
+        hatches = {
+            "people": Hatch(
+                standby_app(
+                    facts=self._facts,
+                    exposition=daemon_metrics(
+                        lambda: DaemonView(
+                            now=self._clock.now(),
+                            board=None,
+                            window=None,
+                            facts=DaemonFacts(version=__version__, started_at=self._started_at, pair=self._facts()),
+                        )
+                    ),
+                    metrics_token=read_token(people.metrics_token_file, environment_name="TRIMTAB_METRICS_TOKEN"),
+                    allowed=Peers(self._settings.metrics.allow_from, key="metrics.allow_from"),
+                    why_not_well=self._why_not_well,
+                )
+            ),
+            "ingest": Hatch(away_app(why_not_well=self._why_not_well)),
+        }
+        served = self._certificates
+        sections = {"people": served.section("people"), "ingest": served.section("ingest")}
+        return {
+            name: (hatch, listener_of(hatch, name, sections[name], find_door=lambda: self._door))
+            for name, hatch in hatches.items()
+        }
+
+    def _facts(self) -> PairFacts:
+        return pair_facts(self._election, clock=self._clock, daemons_expected=self._settings.pair.daemons)
+
+    def _page_url(self) -> str:
+        people = self._settings.people
+        listener = self._listeners["people"][1]
+        host, _ = split_listen(people.listen, key="people.listen")
+        return people.public_url or f"{listener.scheme}://{host}:{listener.port}"
+
+
+def _begin_anew() -> NoReturn:
+    """The same command in the same process: every thread, lock and connection of this one is gone at once."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, sys.orig_argv)
