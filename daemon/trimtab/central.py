@@ -142,7 +142,7 @@ class Central:
         """Ingest: one transaction, acknowledged after it, whatever the other beats do."""
         deliveries = self._parts.inbox.drain()
         if not deliveries:
-            return "nothing came in"
+            return self._parts.journal.idle()
         try:
             appended = self._parts.journal.append(deliveries)
         except StoreError as error:

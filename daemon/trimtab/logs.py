@@ -14,11 +14,12 @@ import threading
 import traceback
 from collections.abc import Mapping, MutableMapping
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TextIO, cast
 
 import structlog
 
 from trimtab.journald import is_stderr_the_journal, write_entry
+from trimtab.unfailing import Unfailing
 
 Form = Literal["auto", "journal", "text", "json"]
 
@@ -59,7 +60,7 @@ def setup(
             *_renderers(_form(form, as_json), identifier),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, Unfailing(sys.stderr))),
         cache_logger_on_first_use=False,  # a cached logger outlives a later setup, and the tests' capture
     )
     _hear_libraries()

@@ -74,18 +74,26 @@ class Running:
     def __init__(self, *arguments: str, home: Path, name: str, env: Mapping[str, str]) -> None:
         self.arguments, self.home = arguments, home
         self.log = home / f"{name}.log"
-        self._env = {**environment(home), **env}
+        self.prefix: tuple[str, ...] = ()
+        """A program that it is run by, such as unshare."""
+        self.env = {**environment(home), **env}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", MAIN, *self.arguments],
-                env=self._env,
+                [*self.prefix, sys.executable, "-c", MAIN, *self.arguments],
+                env=self.env,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
             )
+
+    @property
+    def pid(self) -> int:
+        """Its process id, while it runs."""
+        assert self._process is not None
+        return self._process.pid
 
     @property
     def is_running(self) -> bool:

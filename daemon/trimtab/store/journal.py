@@ -16,7 +16,7 @@ from trimtab.errors import StoreError
 from trimtab.model.reading import Delivery, Event, Report
 from trimtab.store.database import Database
 from trimtab.store.packing import Packer, Unpacker, dictionary_body, digest_of
-from trimtab.store.tables import events, journal, journal_dictionaries
+from trimtab.store.tables import events, journal, journal_dictionaries, meta
 from trimtab.store.text import clean, to_json
 
 log = structlog.get_logger()
@@ -26,6 +26,7 @@ PRUNE_ROWS = 5000
 NAME_CHARACTERS_MAX = 253
 """A DNS name at most. PostgreSQL cannot index much longer keys, and one such row would hold up all others."""
 _INTEGER_MAX = 2**63 - 1
+_TRIED = "tried"
 _SKEW_MAX = timedelta(minutes=5)
 
 Key = tuple[str, str, str, int]
@@ -58,6 +59,7 @@ class Journal:
     def __init__(self, database: Database) -> None:
         """Use an open database; its dictionary is fetched or laid down now. Raises StoreError."""
         self._database = database
+        self._is_failing = False
         self._dictionary_id, body = self._own_dictionary()
         self._packer = Packer(body)
         self._unpacker = Unpacker(Report, {self._dictionary_id: body})
@@ -72,13 +74,27 @@ class Journal:
                 kept.setdefault(_key(delivery), delivery)  # the first of equals within the batch
             else:
                 refused.append(reason)
+        self._is_failing = True
         new = self._insert(kept) if kept else ()
+        self._is_failing = False
         return Appended(
             stored=len(new),
             duplicates=len(deliveries) - len(refused) - len(new),
             new=new,
             refused=tuple(refused),
         )
+
+    def idle(self) -> str:
+        """What a beat says to which nothing came. After a failure it tries whether the database can be written again:
+        agents that were turned away stay away for a while, and their silence is no sign that all is well.
+        """
+        if self._is_failing:
+            with self._database.write() as connection:
+                tried = self._database.insert(meta).values(key=_TRIED, value=_TRIED)
+                connection.execute(tried.on_conflict_do_nothing())
+                connection.execute(sa.delete(meta).where(meta.c.key == _TRIED))
+            self._is_failing = False
+        return "nothing came in"
 
     def tail(self, since: datetime) -> Iterator[Delivery]:
         """What was taken in and is of `since` or later, in order of arrival; reads in pages, holds no transaction."""
