@@ -16,6 +16,8 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.util.retry import Retry
 
+from trimtab.trust import Trust, system_bundle
+
 OutboundError = requests.RequestException
 
 # Its debug lines hold whole addresses, and of some targets the address is the secret.
@@ -36,16 +38,43 @@ def is_loopback(host: str) -> bool:
 class TimeoutAdapter(HTTPAdapter):
     """An adapter that gives every request a time-out, since requests has none by default."""
 
-    def __init__(self, *, timeout_seconds: float, retries: int) -> None:
+    def __init__(self, *, timeout_seconds: float, retries: int, trust: Trust | None = None) -> None:
         """`retries` applies to connection failures of idempotent calls only."""
         self._timeout_seconds = timeout_seconds
+        self._trust = trust
         super().__init__(max_retries=Retry(total=retries, backoff_factor=0.2, status=0), pool_maxsize=16)
 
     def send(self, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - requests' own signature
         """Send with the default time-out where the caller gave none."""
         if kwargs.get("timeout") is None:
             kwargs["timeout"] = self._timeout_seconds
+        if self._trust is not None and self._trust.look():
+            self.poolmanager.clear()  # connections that were made with the old files are used no more
         return super().send(*args, **kwargs)
+
+    def use(self, trust: Trust) -> None:
+        """Trust and show what this says, from the next connection on."""
+        self._trust = trust
+        self.poolmanager.clear()
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:  # noqa: ANN401 - requests' own signature
+        """Of a trust of ours the context says it all."""
+        if self._trust is None:
+            super().cert_verify(conn, url, verify, cert)  # type: ignore[no-untyped-call]
+        else:
+            conn.cert_reqs = "CERT_REQUIRED"
+
+    def build_connection_pool_key_attributes(
+        self,
+        request: requests.PreparedRequest,
+        verify: Any,  # noqa: ANN401 - requests' own signature
+        cert: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Connections of one trust are those that its context made."""
+        host, context = super().build_connection_pool_key_attributes(request, verify, cert)
+        if self._trust is not None:
+            context = {"ssl_context": self._trust.context, "cert_reqs": "CERT_REQUIRED"}
+        return host, context
 
 
 class _Straight(requests.Session):
@@ -57,18 +86,33 @@ class _Straight(requests.Session):
 
 
 def session(
-    *, timeout_seconds: float, retries: int = 0, ca_file: str | None = None, token: str | None = None
+    *,
+    timeout_seconds: float,
+    retries: int = 0,
+    ca_file: str | None = None,
+    token: str | None = None,
+    trust: Trust | None = None,
 ) -> requests.Session:
-    """A session for one peer. The environment's proxies and CA bundles are not used (`trust_env` off)."""
+    """A session for one peer. The environment's proxies and CA bundles are not used (`trust_env` off).
+
+    `trust` takes the place of `ca_file` where files are to be read anew, or a certificate is shown.
+    """
     made = _Straight()
     made.trust_env = False
-    made.verify = ca_file if ca_file else True
+    made.verify = ca_file or system_bundle() or True
     if token:
         made.headers["Authorization"] = f"Bearer {token}"
-    adapter = TimeoutAdapter(timeout_seconds=timeout_seconds, retries=retries)
+    adapter = TimeoutAdapter(timeout_seconds=timeout_seconds, retries=retries, trust=trust)
     made.mount("http://", adapter)
     made.mount("https://", adapter)
     return made
+
+
+def retrust(held: requests.Session, trust: Trust) -> None:
+    """Let a session that there is trust and show what this says."""
+    for adapter in held.adapters.values():
+        if isinstance(adapter, TimeoutAdapter):
+            adapter.use(trust)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

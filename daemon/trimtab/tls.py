@@ -115,7 +115,7 @@ class ServerTls:
     def _made(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        context.load_cert_chain(self.files.certificate_file, self.files.key_file, password=_no_password)
+        context.load_cert_chain(self.files.certificate_file, self.files.key_file, password=no_password)
         if self.files.client_ca_file:
             context.load_verify_locations(self.files.client_ca_file)
             # Never required here: who has none must be able to enrol, and hears the reason as a sentence and not as
@@ -141,7 +141,7 @@ class ServerTls:
         return min(pki.ends_at(one) for one in pki.read_certificates(Path(self.files.certificate_file)))
 
     def _stamps(self) -> _Stamp:
-        return tuple(_stamp(one) for one in self.files)
+        return tuple(stamp_of(one) for one in self.files)
 
     def _sentence(self, error: Exception) -> str:
         files, name = self.files, self.name
@@ -167,8 +167,8 @@ class PeerCertificate:
         self.app_state = {**self.app_state, PEER: der}
 
 
-def _no_password() -> str:
-    """OpenSSL would ask on the terminal, and a daemon would wait there for ever."""
+def no_password() -> str:
+    """In place of a locked key's password: OpenSSL would ask on the terminal, and a daemon wait there for ever."""
     raise TrimtabError("the key is locked by a password; write it without one, readable by this process's user alone")
 
 
@@ -180,7 +180,8 @@ def _holds_certificate(path: str) -> bool:
     return True
 
 
-def _stamp(path: str) -> tuple[int, int, int] | None:
+def stamp_of(path: str) -> tuple[int, int, int] | None:
+    """What changes when a file does; None while it is not there."""
     try:
         found = Path(path).stat()
     except OSError:

@@ -24,7 +24,11 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     credential_directory: str = "/var/lib/trimtab-agent/credential"
     """Where the agent keeps that credential, readable by itself alone."""
     ca_file: str = ""
-    """CA certificate of the daemon's TLS; empty = the system's."""
+    """CA certificate of the daemon's TLS, read again when it changes; empty = the system's."""
+    client_certificate_file: str = ""
+    """PEM file with this node's client certificate, where the site's own CA gives one; an enrolled node has its own."""
+    client_key_file: str = ""
+    """PEM file of its key; empty = in client_certificate_file too."""
     allow_plaintext: bool = False
     """Send over http:// to a host that is not loopback. Tokens and names are then readable on the wire."""
     interval_seconds: Positive = 10.0

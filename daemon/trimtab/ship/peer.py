@@ -9,9 +9,18 @@ from enum import Enum
 import msgspec
 
 from trimtab.clock import Clock
-from trimtab.outbound import OutboundError, session
+from trimtab.handshakes import Keys, sentence_of
+from trimtab.outbound import OutboundError, retrust, session
 from trimtab.ship.wire import BACKLOG_HEADER, MSGPACK, SENT_AT_HEADER, ZSTD
+from trimtab.trust import Trust
 
+KEYS = Keys(
+    address="daemon_urls",
+    ca="ca_file",
+    certificate="client_certificate_file",
+    plaintext="allow_plaintext = true",
+    is_daemon=True,
+)
 CONNECT_TIMEOUT_SECONDS = 3.05
 ANSWER_TIMEOUT_SECONDS = 15.0
 """Longer than a daemon waits for its commit, so that it can say no before we give up."""
@@ -43,10 +52,13 @@ class Answer:
     sentence: str = ""
     acknowledged: frozenset[int] = frozenset()
     retry_after_seconds: float = 0.0
+    is_renewal_asked: bool = False
+    """The daemon asks for a new credential of this node."""
 
 
 class _Acknowledged(msgspec.Struct):
     acknowledged: list[int]
+    renew: bool = False
 
 
 class _Refusal(msgspec.Struct):
@@ -56,10 +68,11 @@ class _Refusal(msgspec.Struct):
 class Peer:
     """One of `daemon_urls`, with its own back-off."""
 
-    def __init__(self, url: str, *, token: str, ca_file: str, clock: Clock, jitter: random.Random) -> None:
+    def __init__(self, url: str, *, token: str, trust: Trust, clock: Clock, jitter: random.Random) -> None:
         """Prepare a session; nothing is sent yet."""
         self.url = url.rstrip("/") + "/v1/reports"
-        self._session = session(timeout_seconds=ANSWER_TIMEOUT_SECONDS, ca_file=ca_file or None, token=token)
+        self._trust = trust
+        self._session = session(timeout_seconds=ANSWER_TIMEOUT_SECONDS, trust=trust, token=token)
         self._clock = clock
         self._jitter = jitter
         self._failures = 0
@@ -70,6 +83,11 @@ class Peer:
         self._session.headers["Authorization"] = f"Bearer {token}"
         self._failures = 0
         self._due_at_seconds = self._clock.monotonic_seconds()
+
+    def trust(self, trust: Trust) -> None:
+        """Whom to trust, and what to show, from the next connection on."""
+        self._trust = trust
+        retrust(self._session, trust)
 
     @property
     def due_in_seconds(self) -> float:
@@ -122,8 +140,15 @@ class Peer:
                 allow_redirects=False,
             )
         except OutboundError as error:
-            return Answer(verdict=Verdict.LATER, sentence=f"{self.url} is out of reach: {_why(error)}.")
+            return Answer(verdict=Verdict.LATER, sentence=self._out_of_reach(error))
         return self._read(response.status_code, response.content, response.headers.get("Retry-After", ""))
+
+    def _out_of_reach(self, error: OutboundError) -> str:
+        trust = self._trust
+        said = sentence_of(
+            error, url=self.url, keys=KEYS, ca_file=trust.files.ca_file, is_shown=trust.is_shown, now=self._clock.now()
+        )
+        return said or f"{self.url} is out of reach: {_why(error)}."
 
     def _read(self, status: int, content: bytes, retry_after: str) -> Answer:
         if status == 200:
@@ -140,7 +165,8 @@ class Peer:
         except msgspec.MsgspecError:
             sentence = f"{self.url} answered 200 and acknowledged nothing: is it a trimtab daemon?"
             return Answer(verdict=Verdict.LATER, status=200, sentence=sentence)
-        return Answer(verdict=Verdict.TAKEN, status=200, acknowledged=frozenset(read.acknowledged))
+        acknowledged = frozenset(read.acknowledged)
+        return Answer(verdict=Verdict.TAKEN, status=200, acknowledged=acknowledged, is_renewal_asked=read.renew)
 
     def _back_off(self, retry_after_seconds: float) -> None:
         doubled = BACKOFF_SECONDS_MIN * 2.0 ** min(self._failures, _DOUBLINGS_MAX)

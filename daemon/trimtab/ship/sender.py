@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import structlog
@@ -16,6 +17,7 @@ from trimtab.settings import AgentSettings, read_token
 from trimtab.ship.peer import Answer, Peer, Verdict
 from trimtab.ship.spool import Spool, Waiting
 from trimtab.ship.wire import join
+from trimtab.trust import Trust, TrustFiles
 
 log = structlog.get_logger()
 
@@ -31,17 +33,52 @@ LIVE_SENDS_MAX = 2
 TOKEN_ENVIRONMENT = "TRIMTAB_NODE_TOKEN"
 
 
-def sender_of(settings: AgentSettings, *, spool: Spool, clock: Clock) -> Sender:
-    """The sender that an agent's settings describe. Raises SettingsError with the fix."""
+class Keys(Protocol):
+    """This node's own credential, which comes when the node has joined and changes when it is renewed."""
+
+    @property
+    def token(self) -> str:
+        """Empty before the join."""
+        ...
+
+    @property
+    def ca_file(self) -> str:
+        """Whom to trust; empty = the system's CAs."""
+        ...
+
+    @property
+    def client_file(self) -> str:
+        """Client certificate with its key; empty where there is none."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """Why there is none yet."""
+        ...
+
+    def was_taken(self) -> None:
+        """The daemon has acknowledged reports that came with it."""
+        ...
+
+    def ask_renewal(self) -> None:
+        """The daemon asks for a new one, or knows this one no more."""
+        ...
+
+
+def sender_of(settings: AgentSettings, *, spool: Spool, clock: Clock, keys: Keys | None = None) -> Sender:
+    """The sender that an agent's settings describe; `keys` where the node was enrolled, or will be. SettingsError."""
     return Sender(
         spool=spool,
         urls=settings.daemon_urls,
         token=read_token(settings.token_file, environment_name=TOKEN_ENVIRONMENT),
         token_file=settings.token_file,
         ca_file=settings.ca_file,
+        client_certificate_file=settings.client_certificate_file,
+        client_key_file=settings.client_key_file,
         allow_plaintext=settings.allow_plaintext,
         replay_reports_per_second=settings.replay_reports_per_second,
         clock=clock,
+        keys=keys,
     )
 
 
@@ -69,20 +106,24 @@ class Sender:
         clock: Clock,
         token_file: str = "",
         ca_file: str = "",
+        client_certificate_file: str = "",
+        client_key_file: str = "",
         allow_plaintext: bool = False,
         replay_reports_per_second: float = 20.0,
         jitter: random.Random | None = None,
+        keys: Keys | None = None,
     ) -> None:
         """Prepare sessions; nothing is sent yet. Raises SettingsError with the fix.
 
         A `token_file` is read again when it changes: a service account's token is renewed every hour.
         """
         for url in urls:
-            _check_url(url, allow_plaintext=allow_plaintext)
-        if urls and not token:
+            check_url(url, allow_plaintext=allow_plaintext)
+        if urls and not token and keys is None:
             raise SettingsError(
-                "token_file is not set: the daemon takes reports only with this node's token. "
-                "Make one with `trimtab token node NAME` beside the daemon."
+                "token_file is not set, nor is join_token_file: the daemon takes reports only from nodes that it knows. "
+                "Ask its operator for a join token (`trimtab enroll NODE`) and put it into join_token_file, or run "
+                "`trimtab join`."
             )
         self.counts = SenderCounts()
         self.trouble = ""
@@ -95,13 +136,21 @@ class Sender:
         self._allowed_at_seconds = clock.monotonic_seconds()
         spread = jitter or random.Random()
         self._token, self._token_file = token, token_file
-        self._peers = [Peer(url, token=token or "", ca_file=ca_file, clock=clock, jitter=spread) for url in urls]
+        self._keys = keys
+        self.trust = Trust(
+            TrustFiles(ca_file=ca_file, certificate_file=client_certificate_file, key_file=client_key_file)
+        )
+        """Whom the daemons' certificates must be signed by, and what is shown to them."""
+        self._peers = [Peer(url, token=token or "", trust=self.trust, clock=clock, jitter=spread) for url in urls]
 
     def tick(self) -> str:
         """Send the live report and as much backlog as the rate allows; says what came of it."""
         if not self._peers:
             return f"no daemon_urls are set; {self._spool.waiting} reports are kept in the spool"
         self._renew_token()
+        if not self._token:
+            said = self._keys.trouble if self._keys is not None else ""
+            return f"not enrolled; {self._spool.waiting} reports are kept in the spool: {said}"
         live = self.send_live()
         waiting_before = self._spool.waiting
         sent = self.send_backlog()
@@ -109,6 +158,8 @@ class Sender:
 
     def _renew_token(self) -> None:
         """Take the file's token where it is another one; a file that cannot be read leaves the one in use."""
+        if self._keys is not None:
+            self._take_keys(self._keys)
         if not self._token_file:
             return
         try:
@@ -120,6 +171,18 @@ class Sender:
             self._token = token
             for peer in self._peers:
                 peer.use(token)
+
+    def _take_keys(self, keys: Keys) -> None:
+        if not keys.token or keys.token == self._token:
+            return
+        self._token = keys.token
+        given = self.trust.files
+        own = TrustFiles(ca_file=keys.ca_file, certificate_file=given.certificate_file or keys.client_file,
+                         key_file=given.key_file)  # fmt: skip
+        self.trust = Trust(own)
+        for peer in self._peers:
+            peer.trust(self.trust)
+            peer.use(keys.token)
 
     def close(self) -> None:
         """Hang up; what waits stays in the spool."""
@@ -198,6 +261,7 @@ class Sender:
         return answer
 
     def _note(self, answer: Answer) -> None:
+        self._tell_keys(answer)
         if answer.verdict is not Verdict.LATER:
             if self.trouble:
                 log.info("reports flow again")
@@ -207,6 +271,14 @@ class Sender:
             if not self.trouble or answer.status != self._trouble_status:
                 log.warning("reports do not flow; they are kept", why=answer.sentence)
             self.trouble, self._trouble_status = answer.sentence, answer.status
+
+    def _tell_keys(self, answer: Answer) -> None:
+        if self._keys is None:
+            return
+        if answer.verdict is Verdict.TAKEN and self._token == self._keys.token:
+            self._keys.was_taken()
+        if answer.is_renewal_asked or answer.status == 401:
+            self._keys.ask_renewal()
 
     def _sentence(self, *, live: int, sent: int, waiting_before: int) -> str:
         waiting = self._spool.waiting
@@ -221,7 +293,8 @@ class Sender:
         return "; ".join(parts)
 
 
-def _check_url(url: str, *, allow_plaintext: bool) -> None:
+def check_url(url: str, *, allow_plaintext: bool) -> None:
+    """Whether reports and tokens may go there. Raises SettingsError with the fix."""
     try:
         parts = urlsplit(url)
         host = parts.hostname
