@@ -138,6 +138,12 @@ class Guest:
         """What a command that succeeds prints."""
         return self.run(*line, environment=more or None).stdout
 
+    @property
+    def leader(self) -> int:
+        """The guest's PID 1, as numbered on the host."""
+        assert self._leader, "it is powered off"
+        return self._leader
+
     def start(self, *line: str) -> subprocess.Popen[str]:
         """A command in the guest that goes on beside the test."""
         command = [*DIE_WITH_US, *self._enter(), "/usr/bin/env", "-i", *_variables(None), *line]
@@ -223,6 +229,7 @@ class Guest:
         if self.root.kind == "host":
             self.write("/etc/systemd/system/guest.target", TARGET)
         self.write("/etc/machine-id", f"{os.urandom(16).hex()}\n")
+        self.write("/etc/hostname", "guest\n")
         for unit in ("systemd-resolved", "systemd-networkd", "systemd-timesyncd", "console-getty", "apt-daily.timer"):
             name = unit if "." in unit else f"{unit}.service"
             link = self.path(f"/etc/systemd/system/{name}")
@@ -230,9 +237,8 @@ class Guest:
             link.symlink_to("/dev/null")
 
     def _enter(self) -> list[str]:
-        assert self._leader, "it is powered off"
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid")
-        return ["nsenter", f"--target={self._leader}", *spaces, "--root", "--wd", "--"]
+        return ["nsenter", f"--target={self.leader}", *spaces, "--root", "--wd", "--"]
 
     def _find_leader(self) -> int | None:
         """The guest's PID 1, as numbered here."""

@@ -28,7 +28,6 @@ OPTIONS = (
     "--variant=minbase",
     f"--include={','.join(PACKAGES)}",
     "--dpkgopt=path-exclude=/usr/share/locale/*",
-    "--dpkgopt=path-exclude=/usr/share/man/*",
     '--aptopt=APT::Install-Recommends "false"',
     '--aptopt=Acquire::Retries "1"',
     '--aptopt=Acquire::http::Timeout "10"',
