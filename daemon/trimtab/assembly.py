@@ -4,40 +4,45 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
+from typing import Any, Literal
 
 import structlog
 
 from trimtab import __version__
+from trimtab.admission import admissions_of
 from trimtab.central import Central, Parts
+from trimtab.certificates import Certificates
 from trimtab.chores import Chore, slow_work
-from trimtab.clock import Clock, ScaledClock, SystemClock
+from trimtab.clock import SystemClock
 from trimtab.collect.scrape import ScrapePool
 from trimtab.context import Context
 from trimtab.detect.detector import catalogue
 from trimtab.detect.series import SERIES_METRICS
 from trimtab.doors import TOKEN_FILE, listener_of, people_door, tells_of_reports
-from trimtab.errors import SettingsError, ShipError, TrimtabError
+from trimtab.errors import ShipError, TrimtabError
 from trimtab.issue.issuer import Issuer
 from trimtab.issue.verdicts import Verdicts
 from trimtab.keeping import keeping_of
 from trimtab.link import link_of
 from trimtab.listener import Listener, split_listen
 from trimtab.loop import Beat
-from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import AuditLine, Move, Refusal, read_mark
+from trimtab.model.command import AuditLine
 from trimtab.model.devices import NodeDevices
 from trimtab.model.reading import Delivery
 from trimtab.onduty import on_duty
-from trimtab.plan.planner import RULE_NAMES, Planner
+from trimtab.premises import check_settings, clock_of
 from trimtab.pulse import VITAL, Watchdog, hung, why_not_well
+from trimtab.recall import reserved_nodes
 from trimtab.rehearsal import Rehearsal
+from trimtab.reload import planner_of, reload_if_asked, reload_of
+from trimtab.seat import Seat, why_not_write
 from trimtab.service import Service, lock_state
-from trimtab.settings import DaemonSettings, SimulatedSettings
+from trimtab.settings import DaemonSettings
+from trimtab.settings.secrets import database_url
 from trimtab.ship.inbox import Inbox
 from trimtab.ship.receiver import IngestCounts, ingest_app
-from trimtab.ship.tokens import Credentials, NodeTokens, Several, tokens_path
 from trimtab.show.api import people_app
 from trimtab.show.auth import Door
 from trimtab.show.board import BoardBox
@@ -65,25 +70,32 @@ END_SECONDS_MAX = 15.0
 class Daemon:
     """The running daemon. Everything is opened in the constructor, so that what is wrong is said before it starts."""
 
-    def __init__(self, settings: DaemonSettings, *, seat: Seat | None = None) -> None:
+    def __init__(
+        self,
+        settings: DaemonSettings,
+        *,
+        seat: Seat | None = None,
+        read: Callable[[], DaemonSettings] | None = None,
+    ) -> None:
         """Open database, ports and files. Raises SettingsError or StoreError with the fix.
 
-        `seat`: on PostgreSQL, what this daemon was elected with (`pair.py`).
+        `seat`: on PostgreSQL, what this daemon was elected with (`pair.py`). `read` reads the settings again.
         """
-        _check_rules(settings)
+        check_settings(settings)
+        self._certificates = Certificates(settings)
         self.settings = settings
         self._state = Path(settings.state_directory)
         self._seat = seat
         self._lock = seat.lock if seat is not None else lock_state(self._state)
-        self.clock = _clock(settings.simulated)
+        self.clock = clock_of(settings.simulated)
         self._started_at = self.clock.now()
         self._database: Database = (
-            seat.database if seat is not None else open_database(settings.store.url, state_directory=self._state)
+            open_database(database_url(settings.store), state_directory=self._state) if seat is None else seat.database
         )
         self._history = History(self._database, cluster=settings.cluster)
         self._journal = Journal(self._database)
         self._history_clock = HistoryClock(self.clock, newest=self._journal.newest_received_at())
-        self._inbox = Inbox(settings.ingest.inbox_reports_max)
+        self._inbox = Inbox(settings.ingest.inbox_reports_max, backlog_reports_max=settings.ingest.backlog_reports_max)
         self._ingest_counts = IngestCounts()
         self._box = BoardBox()
         self._link = link_of(
@@ -91,7 +103,7 @@ class Daemon:
             clock=self.clock,
             audit=self._audit,
             devices=self._devices,
-            reserves=self._reserves,
+            reserves=lambda mark: reserved_nodes(self._history, mark),
             is_elected=seat.election.is_elected if seat is not None else None,
         )
         self._context = Context(settings=settings, history=self._history, clock=self.clock, page_url=lambda: self.url)
@@ -102,6 +114,7 @@ class Daemon:
             page_url=lambda: self.url,
             why_not_well=self._why_not_well,
             quiet=self._context,
+            **({"gate": seat.gated} if seat is not None else {}),
         )
         self._keeping = keeping_of(
             settings,
@@ -114,6 +127,9 @@ class Daemon:
         self._work = self._parts()
         self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
+        self._admissions = admissions_of(
+            settings, database=self._database, clock=self.clock, reviews=self._link.reviews, door=lambda: self._door
+        )
         self._beats = self.central.beats = self._make_beats()
         self._vantage = Vantage(
             central=self.central,
@@ -124,9 +140,7 @@ class Daemon:
             rollup=self._keeping.facts,
             door_answers=self._door_answers,
             pair=lambda: seat.facts() if seat is not None else None,
-            oncall=OnCallLook(
-                self._history, self._duty.arbiter, self._duty.counts, has_targets=bool(self._duty.targets)
-            ),
+            oncall=OnCallLook(self._history, self._duty.arbiter, self._duty.counts, targets=self._duty.targets),
         )
         self._digests = digest_desk(
             settings,
@@ -139,6 +153,7 @@ class Daemon:
         self._ingest = self._ingest_listener()
         self._slow = slow_work(self._chores())
         self._service = seat.service if seat is not None else Service()
+        self._reload = reload_of(self, self._duty, self._door, parts=self._work, issuer=self._issuer, read=read)
 
     # --- life
 
@@ -155,6 +170,7 @@ class Daemon:
         watchdog = Watchdog(self._service, self._beats)
         while not self._service.wait(1.0):
             self._fail_if_dead()
+            reload_if_asked(self._service, self._reload)
             watchdog.feed()
         self._service.stopping()
         self._end()
@@ -168,6 +184,10 @@ class Daemon:
         deaf = [name for name, part in (("people", self._people), ("ingest", self._ingest)) if not part.is_alive]
         if deaf:
             raise DaemonDied(f"the {deaf[0]} listener of the daemon died; its traceback is above")
+
+    def use_beats(self, beats: tuple[Beat, ...]) -> None:
+        """After a reload: the beats that run from now on."""
+        self._beats = self.central.beats = beats
 
     def _why_not_well(self) -> str:
         return why_not_well(self._beats, is_bell_failing=self.central.is_bell_failing)
@@ -218,20 +238,6 @@ class Daemon:
     def _audit(self, line: AuditLine) -> None:
         self._history.audit([line])
 
-    def _why_not_write(self) -> str | None:
-        """Why another daemon may be the one that acts now; None = this one may."""
-        seat, lease = self._seat, self._link.lease
-        why_not = seat.why_not_act() if seat is not None else None
-        return why_not if why_not is not None or lease is None else lease.why_not()
-
-    def _reserves(self, mark: str) -> frozenset[str]:
-        """Nodes on which a command of ours that has begun keeps room."""
-        read = read_mark(mark)
-        command = self._history.command(read[1]) if read is not None else None
-        if command is None or command.mark != mark or not command.state.is_begun:
-            return frozenset()
-        return frozenset(seat.node for write in command.recommendation.writes for seat in write.seats)
-
     def _devices(self) -> Mapping[str, NodeDevices]:
         return self.central.devices()
 
@@ -241,13 +247,8 @@ class Daemon:
 
     def _parts(self) -> Parts:
         settings = self.settings
-        schedulers = self._link.schedulers
         detectors = catalogue(settings.detect, spares_kept=settings.plan.spares_kept)
         span_seconds = max(detector.span_seconds for detector in detectors)
-
-        def adapter_rule(move: Move, snapshot: ClusterSnapshot) -> Refusal | None:
-            scheduler = schedulers.get(move.controller or "")
-            return scheduler.refusal(move, snapshot) if scheduler is not None else None
 
         return Parts(
             settings=settings,
@@ -262,22 +263,25 @@ class Daemon:
             ),
             history=self._history,
             detectors=detectors,
-            planner=Planner(settings.plan, adapter_rule=adapter_rule),
-            issuer=Issuer(
-                ledger=self._history,
-                schedulers=schedulers,
-                settings=settings.issue,
-                clock=self.clock,
-                asker=self._link.asker,
-                notify=self._link.notify,
-                why_not_write=self._why_not_write,
-            ),
+            planner=planner_of(settings, self._link),
+            issuer=self._issuer(settings),
             link=self._link,
             box=self._box,
             context=self._context,
             rollup=self._keeping.rollup,
             bell=self._duty.bell,
             unread=lambda: self._scrapes.unread,
+        )
+
+    def _issuer(self, settings: DaemonSettings) -> Issuer:
+        return Issuer(
+            ledger=self._history,
+            schedulers=self._link.schedulers,
+            settings=settings.issue,
+            clock=self.clock,
+            asker=self._link.asker,
+            notify=self._link.notify,
+            why_not_write=why_not_write(self._seat, self._link.lease),
         )
 
     def _make_beats(self) -> tuple[Beat, ...]:
@@ -297,7 +301,7 @@ class Daemon:
             beats.append(beat("lease", self._link.lease.tick, settings.kubernetes.lease_retry_seconds))
         if settings.scrape.targets:
             beats.append(beat("scrape", self._scrape, settings.scrape.interval_seconds))
-        return (*beats, *self._keeping.beats, *self._duty.beats)
+        return (*beats, self._admissions.beat, *self._keeping.beats, *self._duty.beats)
 
     def _scrape(self) -> str:
         """Read the exporters; their reports go the way of everybody's."""
@@ -313,7 +317,7 @@ class Daemon:
             self.settings.people, state=self._state, history=self._history, audit=self._audit, clock=self.clock
         )
         rehearsal = Rehearsal(central=self.central, parts=self._work, bell=self._duty.bell)
-        desk = self._duty.desk(self.settings, self._history, rehearsal.drill)
+        desk = self._duty.desk(self._history, rehearsal.drill)
         app = people_app(
             settings=self.settings,
             box=self._box,
@@ -337,32 +341,39 @@ class Daemon:
             window=lambda: self.view().window,
             oncall=desk,
             alerting=self._context.alerting(self._box),
+            enrolment=self._admissions.api,
         )
-        return listener_of(app, "people", self.settings.people, door), door
+        self.people_app = app
+        return self._listener(app, "people", door), door
+
+    def _listener(self, app: Any, name: Literal["people", "ingest"], door: Door) -> Listener:  # noqa: ANN401 - ASGI
+        section = self._certificates.section(name)
+        return self._certificates.keep(listener_of(app, name, section, door, seat=self._seat))
 
     def _ingest_listener(self) -> Listener:
         ingest = self.settings.ingest
         app = ingest_app(
             inbox=self._inbox,
-            tokens=self._credentials(),
+            tokens=self._admissions.credentials,
+            enrolment=self._admissions.desk,
             settings=ingest,
             clock=self.clock,
             cluster=self.settings.cluster,
             counts=self._ingest_counts,
             why_not_well=lambda: hung(self._beats),
             tell=tells_of_reports(self._door),
+            client_rule=self._certificates.client_rule(),
         )
-        return listener_of(app, "ingest", ingest, self._door)
-
-    def _credentials(self) -> Credentials:
-        tokens = NodeTokens(tokens_path(self.settings))
-        return Several(tokens, self._link.reviews) if self._link.reviews is not None else tokens
+        self.ingest_app = app
+        return self._listener(app, "ingest", self._door)
 
     def _chores(self) -> tuple[Chore, ...]:
         """All minute-and-slower work, a reason beside each."""
         return (
             Chore(name="prune", minutes=PRUNE_MINUTES, run=self._prune),  # raw reports are kept for days, not for ever
             *self._keeping.chores,
+            self._certificates.chore(),  # the daemon's own certificate must not end
+            self._admissions.chore,  # what is over is kept for half a year
             *self._duty.chores,
             digest_chore(
                 self.settings, self._digests, history=self._history, targets=self._duty.targets, clock=self.clock
@@ -386,20 +397,3 @@ class Daemon:
 
 class DaemonDied(TrimtabError):
     """A thread of the daemon ended by an error that it does not know."""
-
-
-def _check_rules(settings: DaemonSettings) -> None:
-    """A misspelt rule would keep the daemon's own mode, which may be a bolder one. Raises SettingsError."""
-    unknown = sorted(set(settings.issue.rules) - set(RULE_NAMES))
-    if unknown:
-        raise SettingsError(f"issue.rules: there is no rule {unknown[0]!r}. The rules are {', '.join(RULE_NAMES)}.")
-
-
-def _clock(simulated: SimulatedSettings | None) -> Clock:
-    if simulated is None or not simulated.anchor:
-        return SystemClock()
-    try:
-        anchor = datetime.fromisoformat(simulated.anchor)
-    except ValueError as error:
-        raise SettingsError(f"simulated.anchor: {simulated.anchor!r} is no ISO moment with its zone.") from error
-    return ScaledClock(anchor=anchor.astimezone(UTC), speed=simulated.speed)

@@ -15,7 +15,8 @@ from trimtab.clock import Clock, SystemClock, count_text, unix_seconds
 from trimtab.errors import SettingsError
 from trimtab.loop import Beat
 from trimtab.model.oncall import Target
-from trimtab.settings import DaemonSettings
+from trimtab.reloading import Swappable
+from trimtab.settings import DaemonSettings, OnCallSettings
 from trimtab.settings.oncall_targets import (
     PER_MINUTE,
     PagerDutySettings,
@@ -38,6 +39,7 @@ from trimtab.show.oncall.wording import Frame
 from trimtab.store.history import History
 
 PRUNE_MINUTES = 60
+Gate = Callable[[Callable[[], str]], Callable[[], str]]
 DRILLS_MINUTES = 1
 
 
@@ -50,16 +52,17 @@ class OnDuty:
     senders: dict[str, Sender]
     beats: tuple[Beat, ...]
     chores: tuple[Chore, ...]
+    targets: Swappable[Target]
+    """Each configured target, by name; a reload swaps these three."""
+    nexts: Swappable[str]
+    deliverers: dict[str, Deliverer]
+    make_beat: Callable[[str, Sender, OnCallSettings], Beat]
+    make_letters: Callable[[OnCallSettings], Letters]
+    directory: Path
+    callback_secrets: Swappable[tuple[Secret, ...]]
     counts: DeliveryCounts = field(default_factory=DeliveryCounts)
 
-    callback_secrets: dict[str, tuple[Secret, ...]] = field(default_factory=dict)
-
-    @property
-    def targets(self) -> dict[str, Target]:
-        """Each configured target, by name."""
-        return {name: sender.target for name, sender in self.senders.items()}
-
-    def desk(self, settings: DaemonSettings, history: History, drill: DrillMaker) -> Desk:
+    def desk(self, history: History, drill: DrillMaker) -> Desk:
         """What the API works on."""
         wall = SystemClock()
         return Desk(
@@ -67,7 +70,7 @@ class OnDuty:
             arbiter=self.arbiter,
             memory=history,
             targets=self.targets,
-            nexts={name: target.next for name, target in settings.oncall.targets.items()},
+            nexts=self.nexts,
             counts=self.counts,
             drill=drill,
             unix_seconds_now=lambda: unix_seconds(wall.now()),
@@ -83,14 +86,17 @@ def on_duty(
     page_url: Callable[[], str],
     why_not_well: Callable[[], str],
     quiet: Quiet | None = None,
+    gate: Gate = lambda tick: tick,
 ) -> OnDuty:
     """Everything that on-call needs, not started. Raises SettingsError for a target or route that cannot be.
+
+    `gate` is put before each delivery: nothing is sent while another daemon may still send the same.
 
     What an earlier process of this daemon had in hand when it died is let go of, and marked as a repeat.
     """
     oncall, directory = settings.oncall, Path(settings.state_directory)
     senders = build_all(oncall.targets, clock=SystemClock(), directory=directory)
-    targets = {name: sender.target for name, sender in senders.items()}
+    known = Swappable({name: sender.target for name, sender in senders.items()})
     arbiter = Arbiter(setting=oncall.pager, switch=history)
 
     def frame() -> Frame:
@@ -100,33 +106,35 @@ def on_duty(
         cluster=settings.cluster,
         settings=oncall,
         memory=history,
-        router=Router(oncall, targets),
-        letters=Letters(frame, targets, quiet_update_seconds=real_seconds(clock, oncall.quiet_update_seconds)),
+        router=Router(oncall, known),
+        letters=Letters(frame, known, quiet_update_seconds=real_seconds(clock, oncall.quiet_update_seconds)),
         arbiter=arbiter,
         quiet=quiet or NeverQuiet(),
     )
     counts = DeliveryCounts()
     place = _place(directory)
     history.free_leases(f"{place}/")
-    history.bury_unknown(targets, at=clock.now())
-    beats = [
-        Beat(
-            f"deliver {name}",
-            Deliverer(
-                sender,
-                outbox=history,
-                settings=oncall,
-                clock=clock,
-                owner=f"{place}/{os.getpid()}",
-                counts=counts,
-                next_target=oncall.targets[name].next,
-                per_minute_max=_per_minute(oncall.targets[name]),
-            ).tick,
-            interval_seconds=real_seconds(clock, oncall.deliver_seconds),
+    history.bury_unknown(known, at=clock.now())
+    deliverers: dict[str, Deliverer] = {}
+
+    def delivery(name: str, sender: Sender, section: OnCallSettings) -> Beat:
+        deliverers[name] = Deliverer(
+            sender,
+            outbox=history,
+            settings=section,
             clock=clock,
+            owner=f"{place}/{os.getpid()}",
+            counts=counts,
+            next_target=section.targets[name].next,
+            per_minute_max=_per_minute(section.targets[name]),
         )
-        for name, sender in senders.items()
-    ]
+        seconds = real_seconds(clock, section.deliver_seconds)
+        return Beat(f"deliver {name}", gate(deliverers[name].tick), interval_seconds=seconds, clock=clock)
+
+    def letters_of(section: OnCallSettings) -> Letters:
+        return Letters(frame, known, quiet_update_seconds=real_seconds(clock, section.quiet_update_seconds))
+
+    beats = [delivery(name, sender, oncall) for name, sender in senders.items()]
     url = _heartbeat_url(settings)
     if url is not None:
         heartbeat = Heartbeat(url, why_not_well=why_not_well)
@@ -141,13 +149,19 @@ def on_duty(
         bell=bell,
         arbiter=arbiter,
         senders=senders,
+        targets=known,
+        nexts=Swappable({name: target.next for name, target in oncall.targets.items()}),
+        deliverers=deliverers,
+        make_beat=delivery,
+        make_letters=letters_of,
+        directory=directory,
         beats=tuple(beats),
         chores=(
             # A letter for a target that the settings no longer have would wait for ever, and page as stuck.
             Chore(
                 name="unknown_targets",
                 minutes=1,
-                run=lambda: f"{history.bury_unknown(targets, at=clock.now())} letters for targets that are gone",
+                run=lambda: f"{history.bury_unknown(known, at=clock.now())} letters for targets that are gone",
             ),
             Chore(name="outbox", minutes=PRUNE_MINUTES, run=prune),  # letters are kept for weeks, not for ever
             Chore(
@@ -157,11 +171,11 @@ def on_duty(
             ),
         ),
         counts=counts,
-        callback_secrets=_callback_secrets(settings),
+        callback_secrets=Swappable(callback_secrets_of(settings)),
     )
 
 
-def _callback_secrets(settings: DaemonSettings) -> dict[str, tuple[Secret, ...]]:
+def callback_secrets_of(settings: DaemonSettings) -> dict[str, tuple[Secret, ...]]:
     """What call-backs are signed with, by kind of target; of several targets of a kind, any of theirs."""
     found: dict[str, list[Secret]] = {}
     for name, target in settings.oncall.targets.items():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -27,6 +28,7 @@ from trimtab.pulse import is_stalled
 from trimtab.seat import Hatch, Seat, SteppedDown, pair_facts
 from trimtab.service import Service, lock_state
 from trimtab.settings import DaemonSettings, read_token
+from trimtab.settings.secrets import database_url
 from trimtab.ship.away import away_app
 from trimtab.show.auth import Door
 from trimtab.show.metrics import daemon_metrics
@@ -42,21 +44,24 @@ log = structlog.get_logger()
 LOOK_SECONDS = 0.1
 
 
-def run(settings: DaemonSettings) -> None:
-    """Run the daemon that the settings describe until SIGTERM or SIGINT: alone on SQLite, elected on PostgreSQL."""
+def run(settings: DaemonSettings, *, read: Callable[[], DaemonSettings] | None = None) -> None:
+    """Run the daemon that the settings describe until SIGTERM or SIGINT: alone on SQLite, elected on PostgreSQL.
+
+    `read` reads the settings again, for a reload.
+    """
     check_settings(settings)
     if settings.store.url.startswith("postgresql"):
-        Pair(settings).run()
+        Pair(settings, read=read).run()
     else:
-        Daemon(settings).run()
+        Daemon(settings, read=read).run()
 
 
 class Pair:
     """One of the daemons on a PostgreSQL database, of which one is active."""
 
-    def __init__(self, settings: DaemonSettings) -> None:
+    def __init__(self, settings: DaemonSettings, *, read: Callable[[], DaemonSettings] | None = None) -> None:
         """Open ports and files. Raises SettingsError or StoreError with the fix."""
-        self._settings = settings
+        self._settings, self._read = settings, read
         self._state = Path(settings.state_directory)
         self._lock = lock_state(self._state)
         self._clock: Clock = SystemClock()
@@ -73,7 +78,7 @@ class Pair:
             version=__version__,
         )
         self._election = Election(
-            settings.store.url,
+            database_url(settings.store),
             me,
             clock=self._clock,
             trust_seconds=pair.trust_seconds,
@@ -133,7 +138,7 @@ class Pair:
         database: Database | None = None
         try:
             database = open_database(
-                settings.store.url, state_directory=self._state, session=session_name(election.me.instance)
+                database_url(settings.store), state_directory=self._state, session=session_name(election.me.instance)
             )
             election.enter(database, at=self._clock.now())
             seat = Seat(
@@ -146,7 +151,7 @@ class Pair:
                 daemons_expected=settings.pair.daemons,
                 keep_door=self._keep_door,
             )
-            Daemon(settings, seat=seat).run()
+            Daemon(settings, seat=seat, read=self._read).run()
         except StoreError as error:
             if election.phase is Phase.LOST:
                 raise SteppedDown(election.why_lost) from error

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from trimtab.issue.outcome import duration_ratio, gain_ratio, record_text
 from trimtab.model.board import RuleRecord
 from trimtab.model.cluster import ClusterSnapshot
-from trimtab.model.command import Budget, Command, CommandState, Outcome, Recommendation
+from trimtab.model.command import Budget, Command, CommandState, Outcome, Recommendation, read_mark
 from trimtab.plan.budget import budget_of
 from trimtab.plan.planner import RULE_NAMES
 from trimtab.plan.restore import TakenOut
@@ -77,3 +77,12 @@ def _record(rule: str, outcomes: Sequence[Outcome]) -> RuleRecord:
         duration_ratio=duration_ratio(outcomes),
         gain_ratio=gain_ratio(outcomes),
     )
+
+
+def reserved_nodes(history: History, mark: str) -> frozenset[str]:
+    """Nodes on which a command of ours that has begun, known by the mark of its writes, keeps room."""
+    read = read_mark(mark)
+    command = history.command(read[1]) if read is not None else None
+    if command is None or command.mark != mark or not command.state.is_begun:
+        return frozenset()
+    return frozenset(seat.node for write in command.recommendation.writes for seat in write.seats)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import fcntl
 import os
@@ -12,7 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
+from trimtab.clock import SystemClock
 from trimtab.errors import SettingsError
+from trimtab.logs import on_one_line
 
 
 class Service:
@@ -22,6 +25,9 @@ class Service:
         """Nothing is told to systemd yet."""
         self._is_notified = "NOTIFY_SOCKET" in os.environ
         self._stop = threading.Event()
+        self._reload = threading.Event()
+        self._woken = threading.Event()
+        self._had_terminal = False
 
     @property
     def watchdog_seconds(self) -> float | None:
@@ -32,12 +38,14 @@ class Service:
         return int(given) / 1e6 if given.isdecimal() and int(given) else None
 
     def catch_signals(self) -> None:
-        """SIGTERM and SIGINT end `wait`. Call it on the main thread."""
+        """SIGTERM and SIGINT end `wait`, SIGHUP asks for a reload. Call it on the main thread."""
         if self._is_notified:
             # The watchdog ends a hung process by SIGABRT: where each thread stood goes into the journal.
             faulthandler.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        self._had_terminal = _has_terminal()
+        signal.signal(signal.SIGHUP, self._on_hangup)
 
     def ready(self) -> None:
         """Everything is up: units that come after this one may start."""
@@ -46,7 +54,28 @@ class Service:
     def alive(self, sentence: str) -> None:
         """A real beat was done: feed the watchdog and show the sentence in `systemctl status`."""
         self._notify("WATCHDOG")
-        self._notify("STATUS", sentence)
+        self.status(sentence)
+
+    def status(self, sentence: str) -> None:
+        """What `systemctl status` shows; feeds nobody."""
+        self._notify("STATUS", on_one_line(sentence))  # a line more would be a notification of its own
+
+    def still_starting(self, sentence: str, *, seconds: float) -> None:
+        """The start goes on and takes at most so much longer from now: systemd's start time-out waits for it."""
+        self._notify("EXTEND_TIMEOUT_USEC", str(int(seconds * 1e6)))
+        self.status(sentence)
+
+    def reload_was_asked(self) -> bool:
+        """Whether SIGHUP came since this was asked last."""
+        was_asked = self._reload.is_set()
+        self._reload.clear()
+        return was_asked
+
+    def reloading(self) -> None:
+        """A reload begins; `ready` says that it is over, also where it came to nothing."""
+        # systemd tells by the moment which of two reloads it is that ended.
+        moment = int(SystemClock().monotonic_seconds() * 1e6)
+        self._send(f"RELOADING=1\nMONOTONIC_USEC={moment}")
 
     def stopping(self) -> None:
         """The end has begun."""
@@ -55,24 +84,43 @@ class Service:
     def stop(self) -> None:
         """End `wait`."""
         self._stop.set()
+        self._woken.set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait so long, or until it is time to end; true when it is."""
-        return self._stop.wait(seconds)
+        """Wait so long, or until a reload is asked for or it is time to end; true when it is that."""
+        if self._woken.wait(seconds):
+            self._woken.clear()
+        return self._stop.is_set()
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self._stop.set()
+        self.stop()
 
-    def _notify(self, name: str, value: str | None = None) -> None:
+    def _on_hangup(self, _number: int, _frame: FrameType | None) -> None:
+        if self._had_terminal and not _has_terminal():
+            self.stop()  # the terminal that it ran in was closed
+            return
+        self._reload.set()
+        self._woken.set()
+
+    def _notify(self, name: str, value: str = "1") -> None:
+        self._send(f"{name}={value}")
+
+    def _send(self, lines: str) -> None:
         if not self._is_notified:
             return
-        from cysystemd.daemon import Notification, notify  # noqa: PLC0415 - 6 MB that only systemd's services need
+        from cysystemd._daemon import sd_notify  # noqa: PLC0415 - 6 MB that only systemd's services need
 
-        # cysystemd refuses a value where the notification has a constant one, even the same.
-        if value is None:
-            notify(Notification[name])
-        else:
-            notify(Notification[name], value)
+        with contextlib.suppress(OSError, RuntimeError):  # a manager that is gone is no reason to end
+            sd_notify(lines, False)  # noqa: FBT003 - its only form
+
+
+def _has_terminal() -> bool:
+    """Whether somebody's terminal controls this process."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 FIRST_INHERITED = 3

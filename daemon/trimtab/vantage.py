@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from trimtab.model.oncall import Pager
 from trimtab.settings import PeopleSettings
 from trimtab.ship.receiver import IngestCounts
 from trimtab.show.discovery import Discovery, discover
-from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView, OnCallFacts, RollupFacts
+from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView, OnCallFacts, PairFacts, RollupFacts
 from trimtab.show.oncall.delivery import DeliveryCounts
 from trimtab.show.oncall.pager import Arbiter
 from trimtab.store.history import History
@@ -27,12 +27,12 @@ class OnCallLook:
     pass from one pager to the other because a disk is full.
     """
 
-    def __init__(self, history: History, arbiter: Arbiter, counts: DeliveryCounts, *, has_targets: bool) -> None:
-        """`has_targets`: without any the outbox pages nobody, whatever an incident says."""
+    def __init__(self, history: History, arbiter: Arbiter, counts: DeliveryCounts, *, targets: Sized) -> None:
+        """`targets`: without any the outbox pages nobody, whatever an incident says."""
         self._history = history
         self._arbiter = arbiter
         self._counts = counts
-        self._has_targets = has_targets
+        self._targets = targets
         self._last: OnCallFacts | None = None
 
     def facts(self, now: datetime) -> OnCallFacts | None:
@@ -58,7 +58,7 @@ class OnCallLook:
         )
 
     def _real(self, pager: Pager) -> str:
-        return "" if pager is Pager.OUTBOX and not self._has_targets else pager.value
+        return "" if pager is Pager.OUTBOX and not self._targets else pager.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +73,7 @@ class Vantage:
     oncall: OnCallLook | None = None
     rollup: Callable[[], RollupFacts | None] = lambda: None
     door_answers: Callable[[], Mapping[str, int]] = dict
+    pair: Callable[[], PairFacts | None] = lambda: None
 
     def view(self) -> DaemonView:
         """The daemon as it stands."""
@@ -115,6 +116,7 @@ class Vantage:
             budget=central.budget,
             rollup=self.rollup(),
             door_answers_total=self.door_answers(),
+            pair=self.pair(),
         )
         return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
 
@@ -150,6 +152,6 @@ class Vantage:
 
 def _page_url(people: PeopleSettings) -> str:
     """How people reach the page: as they were told, else where it listens."""
-    scheme = "https" if people.certificate_file else "http"
+    scheme = "https" if people.certificate_file or people.own_certificate else "http"
     is_wildcard = people.listen.startswith(("0.0.0.0:", "[::]:"))  # no address that a browser could open
     return people.public_url.rstrip("/") or ("" if is_wildcard else f"{scheme}://{people.listen}")

@@ -21,6 +21,7 @@ from trimtab.clock import SystemClock
 from trimtab.errors import StoreError
 from trimtab.service import lock_state
 from trimtab.settings import DaemonSettings, load
+from trimtab.settings.secrets import database_url
 
 if TYPE_CHECKING:
     from trimtab.store.database import Database
@@ -179,7 +180,7 @@ def _database(settings_file: Path, *, is_left_as_it_is: bool = True) -> Iterator
 
     settings = _load(settings_file)
     opened = open_database(
-        settings.store.url, state_directory=Path(settings.state_directory), is_left_as_it_is=is_left_as_it_is
+        database_url(settings.store), state_directory=Path(settings.state_directory), is_left_as_it_is=is_left_as_it_is
     )
     try:
         yield opened

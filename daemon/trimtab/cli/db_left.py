@@ -13,6 +13,7 @@ from trimtab.cli.exits import Exit
 from trimtab.cli.text import say
 from trimtab.errors import DatabaseNewer
 from trimtab.settings import DaemonSettings, load
+from trimtab.settings.secrets import database_url
 
 if TYPE_CHECKING:
     from trimtab.store.database import Database
@@ -82,7 +83,7 @@ def _database(settings_file: Path) -> Iterator[Database | None]:
     if file is not None and not file.is_file():
         yield None
         return
-    opened = open_database(settings.store.url, state_directory=folder, is_left_as_it_is=True)
+    opened = open_database(database_url(settings.store), state_directory=folder, is_left_as_it_is=True)
     try:
         yield opened
     finally:

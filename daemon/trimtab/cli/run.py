@@ -45,10 +45,16 @@ def daemon(settings_file: str, log_level: str | None) -> None:
     """
     from pathlib import Path  # noqa: PLC0415 - loaded only for this verb
 
+    from msgspec.structs import replace  # noqa: PLC0415
+
     from trimtab import logs  # noqa: PLC0415
-    from trimtab.assembly import Daemon  # noqa: PLC0415
+    from trimtab.pair import run  # noqa: PLC0415
     from trimtab.settings import DaemonSettings, load  # noqa: PLC0415
 
-    settings = load(Path(settings_file), DaemonSettings, is_start=True)
-    logs.setup(level=log_level or settings.log.level, form=settings.log.form, identifier="trimtab-daemon")
-    Daemon(settings).run()
+    def read() -> DaemonSettings:
+        found = load(Path(settings_file), DaemonSettings, is_start=True)
+        return replace(found, log=replace(found.log, level=log_level)) if log_level else found
+
+    settings = read()
+    logs.setup(level=settings.log.level, form=settings.log.form, identifier="trimtab-daemon")
+    run(settings, read=read)

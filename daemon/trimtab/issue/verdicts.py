@@ -19,9 +19,9 @@ def _not_paused_there() -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Verdicts:
-    """What people decide, over one ledger."""
+    """What people decide, over one ledger. A reload replaces `settings`, and nothing else."""
 
     ledger: Ledger
     clock: Clock

@@ -105,10 +105,12 @@ def ingest_app(
         routes=[
             Route("/v1/reports", desk.take, methods=["POST"]),
             Route("/healthz", desk.health, methods=["GET"]),
+            Route("/readyz", desk.health, methods=["GET"]),  # one that stands by answers 503 (away.py)
             *(enrolment.routes() if enrolment is not None else ()),
         ]
     )
     app.state.counts = desk.counts
+    app.state.desk = desk  # a reload of the settings changes its limits
     return app
 
 

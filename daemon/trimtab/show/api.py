@@ -31,6 +31,7 @@ from trimtab.errors import LedgerConflict, StoreError, TrimtabError
 from trimtab.model.window import Window
 from trimtab.settings import DaemonSettings
 from trimtab.show.api_alerts import Alerting
+from trimtab.show.api_enrolment import Enrolment
 from trimtab.show.api_knock import SAFE_METHODS, authenticate, check_origin, keep_session, knock_of
 from trimtab.show.api_once import refuse_twice
 from trimtab.show.api_pages import page_routes
@@ -78,6 +79,7 @@ def people_app(
     alerting: Alerting | None = None,
     past: PastMemory | None = None,
     digests: DigestDesk | None = None,
+    enrolment: Enrolment | None = None,
 ) -> Starlette:
     """The application: API, page, events, /metrics.
 
@@ -101,17 +103,20 @@ def people_app(
         alerting=alerting,
         past=past,
         digests=digests,
+        enrolment=enrolment,
     )
     document = msgspec.json.encode(openapi_document(ROUTES))
     peers = Peers(settings.metrics.allow_from, key="metrics.allow_from")
     scraped = scraped_routes(door, peers, exposition=exposition, discovery=discovery)
     slow = SlowCalls()
     web = web_directory or Path(__file__).parent / "web"
-    return Starlette(
+    app = Starlette(
         routes=[*scraped, *(_web_route(people, route, slow) for route in ROUTES), *page_routes(people, document, web)],
         middleware=[Middleware(_SafeHeaders), Middleware(_KnownHost, door=door)],
         exception_handlers={**_HANDLERS, TrimtabError: _on_no(door)},
     )
+    app.state.people, app.state.peers = people, peers  # what a reload of the settings changes
+    return app
 
 
 def _web_route(people: People, route: Route, slow: SlowCalls) -> WebRoute:
@@ -311,7 +316,7 @@ class _KnownHost:
         await self._app(scope, receive, send)
 
     async def _is_fine(self, request: Request) -> bool:
-        if request.url.path == "/healthz" or self._door.is_host_known(request.headers.get("host")):
+        if request.url.path in ("/healthz", "/readyz") or self._door.is_host_known(request.headers.get("host")):
             return True
         if "authorization" not in request.headers:
             return False

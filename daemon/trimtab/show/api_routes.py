@@ -24,6 +24,7 @@ from trimtab.show.oncall.desk import Desk
 
 if TYPE_CHECKING:
     from trimtab.show.api_alerts import Alerting
+    from trimtab.show.api_enrolment import Enrolment
 
 
 class Scope(StrEnum):
@@ -57,9 +58,9 @@ class ApiError(TrimtabError):
         self.status = status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class People:
-    """What the handlers work on."""
+    """What the handlers work on. Only a reload of the settings changes it: `rule_modes` and `notice_seconds`."""
 
     cluster: str
     box: BoardBox
@@ -82,6 +83,8 @@ class People:
     """Where digests are made."""
     past: PastMemory | None = None
     """What roll-ups tell of the past; None = there are none."""
+    enrolment: Enrolment | None = None
+    """Join tokens and nodes' credentials."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,10 @@ class Door:
         self._listen_host = listen_host.strip("[]").lower()
         self._public_host = (urlsplit(self.public_url).hostname or "").lower()
 
+    def use_metrics_token(self, token: str | None) -> None:
+        """Another token for /metrics and /sd; None = this host alone."""
+        self._metrics_token = digest(token) if token else None
+
     # --- signing in and out
 
     @property

@@ -13,10 +13,15 @@ class Peers:
 
     def __init__(self, allowed: Iterable[str], *, key: str) -> None:
         """Raises SettingsError that names the key."""
+        self._key = key
+        self.allow(allowed)
+
+    def allow(self, allowed: Iterable[str]) -> None:
+        """These and no others from now on. Raises SettingsError that names the key; the list then stays as it was."""
         try:
             self._networks = [ipaddress.ip_network(one, strict=False) for one in allowed]
         except ValueError as error:
-            raise SettingsError(f"{key}: {error}. Write an address or a network, such as 10.20.0.0/16.") from error
+            raise SettingsError(f"{self._key}: {error}. Write an address or a network, such as 10.20.0.0/16.") from error
 
     def __bool__(self) -> bool:
         return bool(self._networks)

@@ -124,6 +124,11 @@ class Bell:
         self._memory = memory
         self._teller = Teller(cluster=cluster, memory=memory, router=router, letters=letters, quiet=quiet)
 
+    def use(self, settings: OnCallSettings, *, router: Router, letters: Letters) -> None:
+        """Other routes, targets and budgets from the next news on; what is open stays with whom it was told to."""
+        self._settings = settings
+        self._teller = replace(self._teller, router=router, letters=letters)
+
     def hear(self, judged: Judged, snapshot: ClusterSnapshot | None) -> tuple[Posting, ...]:
         """What is to be told after a judgement: openings, news, endings. To be written together with it."""
         window = timedelta(seconds=self._settings.budget_window_seconds)

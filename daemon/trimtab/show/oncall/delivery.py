@@ -106,6 +106,10 @@ class Deliverer:
         self._due_at_seconds = 0.0
         self._unnoted: Callable[[], bool] | None = None
 
+    def use(self, settings: OnCallSettings) -> None:
+        """Other time limits and pauses from the next attempt on."""
+        self._settings = settings
+
     def tick(self) -> str:
         """Send what is due; the sentence of the beat. Raises StoreError where the outbox is out of reach."""
         self._note()
