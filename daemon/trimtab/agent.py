@@ -21,6 +21,7 @@ from trimtab.collect.catalog import Collectors
 from trimtab.collect.collector import Section, merged
 from trimtab.collect.host import host_name
 from trimtab.errors import TrimtabError
+from trimtab.joining import joined, membership_facts
 from trimtab.loop import Beat
 from trimtab.model.reading import Event, EventKind, EventSource, GpuState, Report
 from trimtab.pulse import Watchdog
@@ -28,6 +29,7 @@ from trimtab.runner import Ran, Tally, run_all
 from trimtab.service import Service
 from trimtab.settings import AgentSettings, load
 from trimtab.ship.bounds import EVENTS_MAX
+from trimtab.ship.former import leave_former
 from trimtab.ship.sender import sender_of
 from trimtab.ship.spool import Spool
 from trimtab.show.metrics import serve_agent_metrics
@@ -207,9 +209,13 @@ class AgentProcess:
         self._last: Report | None = None
         self._acknowledged_at: datetime | None = None
         self._also_show = show
+        has_joined = joined(settings, clock=clock)
+        settings, self._membership = has_joined.settings, has_joined.membership
         directory = Path(settings.spool_directory)
+        node = settings.node or host_name()
+        leave_former(directory, cluster=settings.cluster, node=node, bytes_max=settings.spool_bytes_max)
         self._spool = Spool(directory, settings.spool_bytes_max)
-        self._sender = sender_of(settings, spool=self._spool, clock=clock)
+        self._sender = sender_of(settings, spool=self._spool, clock=clock, keys=self._membership)
         self._daemons = len(settings.daemon_urls)
         boot_id = catalog.boot_id()
         self.agent = Agent(
@@ -224,19 +230,23 @@ class AgentProcess:
         self._reading = Beat("read", self.agent.tick, interval_seconds=settings.interval_seconds, clock=clock)
         ship_seconds = min(settings.interval_seconds, SHIP_SECONDS)
         self._shipping = Beat("ship", self._ship, interval_seconds=ship_seconds, clock=clock)
+        self._beats = [self._reading, self._shipping]
+        if self._membership is not None:
+            self._beats.append(Beat("enrolment", self._membership.tick, interval_seconds=SHIP_SECONDS, clock=clock))
         self._metrics = self._serve(settings) if settings.metrics_listen else None
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT. A beat that dies ends the process, and systemd starts it again."""
         self._service.catch_signals()
         log.info("agent started", node=self.agent.node, version=__version__)
-        beats = (self._reading, self._shipping)
+        beats = tuple(self._beats)
         for beat in beats:
             beat.start()
         self._service.ready()
         # Daemons that take a connection and never answer are waited for one by one: that is no hang of ours.
         waits = {self._shipping.name: DAEMON_SECONDS_MAX * (1 + self._daemons)}
-        watchdog = Watchdog(self._service, beats, vital=[beat.name for beat in beats], patience_seconds=waits)
+        vital = [self._reading.name, self._shipping.name]
+        watchdog = Watchdog(self._service, beats, vital=vital, patience_seconds=waits)
         while not self._service.wait(1.0):
             dead = [beat.name for beat in beats if not beat.is_alive]
             if dead:
@@ -268,6 +278,7 @@ class AgentProcess:
             bad_samples_total=self.agent.bad_samples_total,
             events_total=dict(self.agent.events_total),
             last_xids=dict(self.agent.last_xids),
+            **(membership_facts(self._membership) if self._membership is not None else {}),
         )
         return AgentView(now=self._clock.now(), report=self._last, facts=facts)
 
@@ -289,7 +300,7 @@ class AgentProcess:
         return sentence
 
     def _end(self) -> None:
-        for beat in (self._reading, self._shipping):
+        for beat in self._beats:
             beat.stop()
         if self._metrics is not None:
             self._metrics.stop()

@@ -39,6 +39,10 @@ class LedgerConflict(StoreError):
     """The command was changed by someone else since it was read; nothing was written."""
 
 
+class Superseded(StoreError):
+    """Another daemon is the active one now; nothing was written, and this one writes nothing more."""
+
+
 class DecisionRefused(TrimtabError):
     """A person's decision cannot be taken as it stands; the text says why and what to do."""
 
@@ -94,3 +98,13 @@ class SchedulerBusy(SchedulerError):
 
 class ClientError(TrimtabError):
     """The daemon's API could not be reached or answered no; the text says what to do."""
+
+
+class EnrolmentRefused(TrimtabError):
+    """A node does not come in, or an operator's wish about one cannot be met; the text says why and what to do."""
+
+    def __init__(self, sentence: str, *, status: int, reason: str = "") -> None:
+        """The sentence, the HTTP status that goes with it, and the reason as programs read it."""
+        super().__init__(sentence)
+        self.status = status
+        self.reason = reason

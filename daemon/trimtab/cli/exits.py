@@ -41,6 +41,14 @@ EXITS: Mapping[str, Mapping[Exit, str]] = {
     "daemon": {**_ALWAYS, Exit.USAGE: "the command line or the settings are wrong, or what it needs is not there"},
     "demo": {**_ALWAYS, Exit.USAGE: "the command line is wrong, or what it needs is not there"},
     "token": {**ASKING, Exit.USAGE: "the command line is wrong, or the tokens file cannot be used"},
+    "enroll": {**ASKING, Exit.USAGE: "the command line is wrong, or a file or the daemon's database cannot be used"},
+    "join": {
+        Exit.DONE: "the node is enrolled",
+        Exit.USAGE: "the command line or the settings are wrong, or there is no token",
+        Exit.OUT_OF_REACH: "the daemon cannot be asked; run it again with the same token",
+        Exit.REFUSED: "the daemon says no: the token was used, ran out, or is another node's",
+    },
+    "ca": {**_ALWAYS, Exit.USAGE: "the command line or the settings are wrong, or the CA cannot be read or written"},
     "inspect": {
         Exit.DONE: "read",
         Exit.NOT_WELL: "read, and something must go out of service (cordon_reset, cordon_reboot, hardware_rma)",

@@ -8,11 +8,14 @@ from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
 from trimtab.settings.daemon import DaemonSettings
 from trimtab.settings.digest import DigestSettings
 from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, ScrapeTarget, StoreSettings
+from trimtab.settings.enrolment import EnrolmentSettings
 from trimtab.settings.exposition import AgentMetricsSettings, MetricsSettings
 from trimtab.settings.judgement import DetectSettings, IssueSettings, PlanSettings
 from trimtab.settings.load import from_table, load, read_token
 from trimtab.settings.oncall import OnCallSettings
+from trimtab.settings.pair import PairSettings, pair_trouble
 from trimtab.settings.rollup import RollupSettings
+from trimtab.settings.tls import TlsSettings
 
 __all__ = [
     "AgentMetricsSettings",
@@ -21,12 +24,14 @@ __all__ = [
     "DaemonSettings",
     "DetectSettings",
     "DigestSettings",
+    "EnrolmentSettings",
     "IngestSettings",
     "IssueSettings",
     "KubernetesSettings",
     "MetricsSettings",
     "OnCallSettings",
     "OthersSettings",
+    "PairSettings",
     "PeopleSettings",
     "PlanSettings",
     "RollupSettings",
@@ -34,7 +39,9 @@ __all__ = [
     "ScrapeTarget",
     "SimulatedSettings",
     "StoreSettings",
+    "TlsSettings",
     "from_table",
     "load",
+    "pair_trouble",
     "read_token",
 ]

@@ -121,9 +121,8 @@ class Sender:
             check_url(url, allow_plaintext=allow_plaintext)
         if urls and not token and keys is None:
             raise SettingsError(
-                "token_file is not set, nor is join_token_file: the daemon takes reports only from nodes that it knows. "
-                "Ask its operator for a join token (`trimtab enroll NODE`) and put it into join_token_file, or run "
-                "`trimtab join`."
+                "token_file is not set, nor is join_token_file: a daemon takes reports only from nodes that it knows. "
+                "Ask its operator for a join token (`trimtab enroll NODE`), then run `trimtab join`."
             )
         self.counts = SenderCounts()
         self.trouble = ""

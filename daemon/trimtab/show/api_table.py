@@ -20,6 +20,7 @@ from trimtab.show import api_types_history as past
 from trimtab.show import api_types_people as people
 from trimtab.show.alertmanager.webhook import Webhook
 from trimtab.show.api_routes import Route, Scope
+from trimtab.show.api_table_enrolment import ENROLMENT_ROUTES
 from trimtab.show.api_table_oncall import ONCALL_ROUTES
 
 _READ = Scope.VIEWER
@@ -42,6 +43,9 @@ def _is_past(query: past.BoardQuery) -> bool:
 ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/healthz", handler=does.health, response=types.Health, scope=Scope.OPEN,
           summary="Whether the daemon answers", tags=("daemon",)),
+    Route(method="GET", path="/readyz", handler=does.health, response=types.Health, scope=Scope.OPEN,
+          summary="Whether it is the active daemon; one that stands by answers 503: for load balancers",
+          tags=("daemon",)),
     Route(method="GET", path="/api/v1/board", handler=then.board, response=Board, query=past.BoardQuery, scope=_READ,
           errors=(404, 422, 503), is_slow=_is_past,
           summary="Everything on the start view, as of the last beat, or `at` a moment"),
@@ -144,6 +148,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/api/v1/digest/text", handler=digests.digest_text, response=digest_types.DigestText,
           query=digest_types.DigestTextQuery, scope=_READ, errors=(422, 503), is_slow=_always, tags=("history",),
           summary="The same in words, as HTML or Markdown, in English or Chinese"),
+    *ENROLMENT_ROUTES,
     *ONCALL_ROUTES,
 )
 # fmt: on

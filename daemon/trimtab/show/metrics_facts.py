@@ -40,6 +40,12 @@ class AgentFacts:
     events_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
     last_xids: Mapping[str, int] = field(default_factory=dict)
     """GPU -> the last XID code that was seen on it."""
+    is_enrolled: bool | None = None
+    """None where an operator made its token."""
+    credential_expires_at: datetime | None = None
+    credentials_received_total: int | None = None
+    enrolment_refusals_total: Mapping[str, int] = field(default_factory=dict)
+    """Reason -> times that this node was not let in, or not renewed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +126,27 @@ class RollupFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PairFacts:
+    """Who of the daemons on one PostgreSQL is active, as this one sees it."""
+
+    cluster: str
+    name: str
+    is_active: bool
+    term: int | None = None
+    takeovers_total: int | None = None
+    """Times that another daemon became the active one."""
+    since: datetime | None = None
+    active_name: str = ""
+    active_url: str = ""
+    standbys: int = 0
+    daemons_expected: int = 1
+    look_age_seconds: float | None = None
+    """Since the database was last asked and answered."""
+    why_not_act: str | None = None
+    """Why the active one begins nothing at present, as the end of a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonFacts:
     """Counts over the life of a daemon, and what its parts hold now.
 
@@ -165,6 +192,8 @@ class DaemonFacts:
     """Alertmanager, both ways; None = the daemon was put together without."""
     rollup: RollupFacts | None = None
     """None = roll-ups are turned off."""
+    pair: PairFacts | None = None
+    """None = the database is SQLite, of which one daemon is the only one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
