@@ -184,7 +184,7 @@ class _Teller:
 
     def not_tls(self) -> str:
         other = f" with {self.keys.plaintext}" if self.keys.plaintext else ""
-        own = " (ingest.own_certificate or ingest.certificate_file)" if self.keys.is_daemon else ""
+        own = " (own_certificate or certificate_file of its listener)" if self.keys.is_daemon else ""
         return (
             f"{self.host} does not speak TLS. Turn it on there{own}, or write http:// in {self.keys.address}{other} "
             "if the network is trusted."

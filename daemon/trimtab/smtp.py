@@ -11,6 +11,9 @@ from email.message import EmailMessage
 from typing import Literal
 
 from trimtab.errors import TrimtabError
+from trimtab.handshakes import Keys, sentence_of
+
+KEYS = Keys(address="host of the mail target", ca="its ca_file")
 
 Security = Literal["starttls", "tls", "none"]
 
@@ -85,7 +88,8 @@ class MailServer:
         if isinstance(error, smtplib.SMTPResponseException):
             return _by_code((error.smtp_code, error.smtp_error), f"{self.host} said no")
         if isinstance(error, ssl.SSLCertVerificationError):
-            return MailRefused(f"{self.host}: certificate not trusted ({error.verify_message}); set ca_file")
+            said = sentence_of(error, url=f"https://{self.host}:{self.port}", keys=KEYS, ca_file=self.ca_file)
+            return MailRefused(said or f"{self.host}: certificate not trusted ({error.verify_message})")
         if isinstance(error, smtplib.SMTPNotSupportedError):
             return MailRefused(f"{self.host}: {error} See the settings security and user.")
         # smtplib calls a time-out a disconnection, and names it in the text alone.

@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from trimtab import handshakes
 from trimtab.cli.place import Place
+
+KEYS = handshakes.Keys(address="--url", ca="--ca-file", is_daemon=True)
 
 
 def sentence_of(error: Exception, place: Place) -> str:
     """What went wrong between here and the daemon."""
+    parts = urlsplit(place.url)
+    trouble = handshakes.trouble_of(error, is_tls=parts.scheme == "https")
+    if trouble is not None and trouble is not handshakes.Trouble.CUT:
+        said = handshakes.sentence_of(error, url=place.url, keys=KEYS, ca_file=place.ca_file or "")
+        return f"{said} (The address is from {place.said_by}.)"
     said = " ".join(str(one) for one in _chain(error))
     for signs, sentence in _SIGNS:
         if any(sign in said for sign in signs):
@@ -28,26 +36,6 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 # The first that is found in the error's texts; what OpenSSL and the resolver say has been the same for years.
 _SIGNS: tuple[tuple[tuple[str, ...], str], ...] = (
-    (
-        ("certificate has expired", "certificate is not yet valid"),
-        "The certificate of {url} is out of date, or this host's clock is. Renew the one or set the other.",
-    ),
-    (
-        ("Hostname mismatch", "IP address mismatch", "doesn't match"),
-        "The certificate of {url} is for another name than {host}. Use the name that it was made for.",
-    ),
-    (
-        ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed"),
-        "The certificate of {url} is not trusted here. Give --ca-file FILE with the CA that signed it.",
-    ),
-    (
-        ("NO_CERTIFICATE_OR_CRL_FOUND", "PEM lib", "no certificate or crl found"),
-        "The file given as --ca-file holds no certificate in PEM form.",
-    ),
-    (
-        ("WRONG_VERSION_NUMBER", "wrong version number", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"),
-        "{url} does not speak TLS. If the daemon listens without it, write http:// (address from {said_by}).",
-    ),
     (
         (
             "Name or service not known",

@@ -14,12 +14,14 @@ from trimtab.clock import Clock
 from trimtab.collect.dcgm import DcgmPage, DcgmReader
 from trimtab.collect.dcgm_xid import XidGauge
 from trimtab.errors import CollectError, NoData
+from trimtab.handshakes import Keys, sentence_of
 from trimtab.model.reading import Report
 from trimtab.outbound import OutboundError, session
 from trimtab.settings import ScrapeSettings, ScrapeTarget
 
 log = structlog.get_logger()
 
+KEYS = Keys(address="scrape.targets")
 SOURCE = "dcgm-exporter"
 PAGE_BYTES_MAX = 16 * 1024 * 1024
 POLLERS_MAX = 16
@@ -55,7 +57,9 @@ class HttpPages:
                     if len(body) > PAGE_BYTES_MAX:
                         raise CollectError(f"{url}: the page is larger than {PAGE_BYTES_MAX} bytes")
         except OutboundError as error:
-            raise CollectError(f"{url}: {type(error).__name__}. Is the exporter up and reachable from here?") from error
+            said = sentence_of(error, url=url, keys=KEYS)
+            why = said or f"{type(error).__name__}. Is the exporter up and reachable from here?"
+            raise CollectError(f"{url}: {why}") from error
         return body.decode("utf-8", "replace")
 
     def close(self) -> None:

@@ -20,12 +20,14 @@ from msgspec import Struct
 
 from trimtab import outbound
 from trimtab.clock import Clock, iso
+from trimtab.handshakes import Keys, sentence_of
 from trimtab.issue.owners import Question
 from trimtab.model.standing import Answer, OwnerAnswer
 from trimtab.settings import KubernetesSettings
 
 log = structlog.get_logger()
 
+KEYS = Keys(address="kubernetes.ask_url")
 ANSWER_BYTES_MAX = 64 * 1024
 AGAIN_SECONDS = 30.0
 AT_ONCE_MAX = 32
@@ -88,7 +90,8 @@ class HttpAsker:
         try:
             reply = self._sent(question)
         except outbound.OutboundError as error:
-            reply = self._nothing(question, f"{type(error).__name__}")
+            url = self._hook(question.url) or ""
+            reply = self._nothing(question, sentence_of(error, url=url, keys=KEYS) or type(error).__name__)
         log.info("owner asked", command=question.command, workload=question.workload, said=reply.said or reply.answer)
         with self._lock:
             self._replies[question.id] = reply

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from trimtab.handshakes import Keys, sentence_of_text
+
+_TLS_KEYS = Keys(address="store.url", ca="sslrootcert in store.url", certificate="sslcert and sslkey in store.url")
 _SQLITE = {
     "SQLITE_BUSY": "another process keeps it locked. Is a second trimtab daemon running on it? Stop one of the two.",
     "SQLITE_LOCKED": "another process keeps it locked. Is a second trimtab daemon running on it? Stop one of the two.",
@@ -57,6 +60,9 @@ def _meaning(cause: object) -> str:
 
 def _without_state(words: str) -> str:
     # libpq reports a failed connection as text alone.
+    tls = sentence_of_text(words, host="PostgreSQL", keys=_TLS_KEYS)
+    if tls is not None:
+        return tls
     if "password authentication" in words or "no pg_hba.conf entry" in words or "no password supplied" in words:
         return _POSTGRESQL["28"]
     if "does not exist" in words and "database" in words:

@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from trimtab.errors import SettingsError, TrimtabError
+from trimtab.handshakes import Keys, sentence_of
 from trimtab.model.alerts import Matcher, Silence
 from trimtab.outbound import WAITS_PER_EXCHANGE, Answer, OutboundError, exchange, is_loopback
 from trimtab.settings.alertmanager import AlertmanagerSettings
@@ -21,6 +22,7 @@ from trimtab.settings.load import read_token
 
 T = TypeVar("T")
 
+KEYS = Keys(address="alertmanager.urls", ca="alertmanager.ca_file")
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 SENTENCE_CHARACTERS_MAX = 300
 
@@ -197,7 +199,9 @@ class Peer:
                 answer_bytes_max=ANSWER_BYTES_MAX,
             )
         except OutboundError as error:
-            raise PeerDown(f"{self.name} does not answer: {_why(error)}.") from error
+            ca_file = self._settings.ca_file
+            said = sentence_of(error, url=self._url, keys=KEYS, ca_file=ca_file)
+            raise PeerDown(said or f"{self.name} does not answer: {_why(error)}.") from error
         except (OSError, ValueError) as error:  # a CA file that is being replaced, say; a name that cannot be one
             raise PeerDown(f"{self.name} cannot be asked: {error}.") from error
 

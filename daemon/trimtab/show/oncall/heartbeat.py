@@ -6,8 +6,10 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from trimtab.errors import TrimtabError
+from trimtab.handshakes import Keys, sentence_of
 from trimtab.outbound import OutboundError, exchange
 
+KEYS = Keys(address="oncall.heartbeat_url")
 TIMEOUT_SECONDS = 10.0
 
 
@@ -35,7 +37,8 @@ class Heartbeat:
             answer = exchange("GET", url, body=None, headers={}, timeout_seconds=TIMEOUT_SECONDS)
         except (OutboundError, OSError, ValueError) as error:
             # The error's own text holds the address, and that is the secret.
-            raise NoHeartbeat(f"{host} did not take the heartbeat: {type(error).__name__}.") from None
+            said = sentence_of(error, url=url, keys=KEYS) or f"{type(error).__name__}."
+            raise NoHeartbeat(f"{host} did not take the heartbeat: {said}") from None
         if not 200 <= answer.status < 300:
             raise NoHeartbeat(f"{host} did not take the heartbeat: it answered {answer.status}.")
         return f"{host} has heard that all is well"

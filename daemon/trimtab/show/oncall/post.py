@@ -13,6 +13,7 @@ import msgspec
 
 from trimtab.clock import Clock
 from trimtab.errors import SettingsError
+from trimtab.handshakes import Keys, sentence_of
 from trimtab.outbound import Answer, OutboundError, exchange, is_loopback, never_left
 from trimtab.settings.oncall_targets import TargetSection
 from trimtab.show.oncall.secret import Secret, scrubbed
@@ -64,6 +65,7 @@ class Post:
     def __init__(self, name: str, settings: TargetSection, site: Site, *secrets: Secret) -> None:
         """`name` is the target's. Raises SettingsError for a proxy file that is not there."""
         self._settings = settings
+        self._keys = Keys(address=f"oncall.targets.{name}", ca=f"oncall.targets.{name}.ca_file")
         self._site = site
         self._ca_file = str(site.directory / settings.ca_file) if settings.ca_file else None
         self._proxy = site.secret(name, settings.proxy_url_file)
@@ -103,9 +105,8 @@ class Post:
             # Neither the error's own text nor its cause is shown: both hold the address, which may be the secret.
             # An OSError here is a ca_file that cannot be read.
             host = urlsplit(url).hostname or "no host"
-            raise TryAgain(
-                f"no answer from {host}: {_kind_of(error)}", may_have_arrived=not never_left(error)
-            ) from None
+            said = sentence_of(error, url=url, keys=self._keys) or f"no answer from {host}: {_kind_of(error)}"
+            raise TryAgain(said, may_have_arrived=not never_left(error)) from None
 
     def checked(self, answer: Answer) -> Answer:
         """The answer, if it is 2xx. Raises TryAgain or Dead."""
