@@ -265,6 +265,7 @@ class Served:
     wall: FakeClock | SystemClock
     listener: Listener
     register: FakeRegister
+    app: Starlette
 
     def get(self, path: str, **changes: Any) -> requests.Response:
         headers = {"Authorization": f"Bearer {TOKEN}", **changes.pop("headers", {})}
@@ -343,12 +344,21 @@ def listening(
     register: FakeRegister = door.pop("register", None) or FakeRegister()
     options: dict[str, Any] = door.pop("listener", {})
     made = Door(token=TOKEN, clock=wall, register=register, audit=register.lines.append, audit_clock=clock, **door)
-    listener = Listener(app(made), name="people", listen="127.0.0.1:0", **options)
+    application = app(made)
+    listener = Listener(application, name="people", listen="127.0.0.1:0", **options)
     listener.start()
     try:
         url = f"{listener.scheme}://127.0.0.1:{listener.port}"
         yield Served(
-            url=url, box=box, door=made, memory=memory, clock=clock, wall=wall, listener=listener, register=register
+            url=url,
+            box=box,
+            door=made,
+            memory=memory,
+            clock=clock,
+            wall=wall,
+            listener=listener,
+            register=register,
+            app=application,
         )
     finally:
         box.close()

@@ -50,6 +50,10 @@ class Ward:
             answer = peer.post(f"{self.daemon.ingest_url}/v1/reports", data=encode_reports([made]), headers=headers)
             assert answer.status_code == 200, answer.text
 
+    def token_of(self, node: str) -> str:
+        """The token that a node reports with."""
+        return self._tokens[node]
+
     def break_gpus(self, count: int) -> None:
         """So many more nodes report that their GPU fell off the bus."""
         for _ in range(count):

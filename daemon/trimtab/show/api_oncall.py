@@ -146,6 +146,9 @@ def jsm_callback(people: People, call: Call) -> CallbackTaken:
     known = [name for name, target in _desk(people).targets.items() if target.kind == "jsm"]
     if call.caller.who not in known:
         named = " or ".join(sorted(known)) or "none here"
+        door = people.door
+        who, what = call.caller.who, "refused a call-back in the name of JSM"
+        door.refusals.tell(Answer.UNSIGNED, who=who, what=what, why="its token is not named as a target of JSM")
         raise ApiError(
             403,
             f"Call-backs of JSM come with the token that is named as its target ({named}); this one is "

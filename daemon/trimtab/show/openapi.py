@@ -66,8 +66,8 @@ def _operation(route: Route) -> dict[str, Any]:
 
 
 def _problems(route: Route) -> dict[str, Any]:
-    # 429: too many wrong tokens came from where the request comes from.
-    statuses = {*route.errors, 403, *((401, 429, 503) if route.scope is not Scope.OPEN else ())}
+    # 400: a path or head that is not taken, whatever the route. 429: too many wrong tokens from where it comes from.
+    statuses = {*route.errors, 400, 403, *((401, 429, 503) if route.scope is not Scope.OPEN else ())}
     if route.method != "GET":
         statuses.add(429)
     return {
