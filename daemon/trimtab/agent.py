@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from trimtab import __version__, logs
+from trimtab.agent_reload import reload_of
 from trimtab.clock import Clock, SystemClock
 from trimtab.collect import catalog
 from trimtab.collect.catalog import Collectors
@@ -25,12 +26,13 @@ from trimtab.joining import joined, membership_facts
 from trimtab.loop import Beat
 from trimtab.model.reading import Event, EventKind, EventSource, GpuState, Report
 from trimtab.pulse import Watchdog
+from trimtab.reloading import reload_if_asked
 from trimtab.runner import Ran, Tally, run_all
 from trimtab.service import Service
 from trimtab.settings import AgentSettings, load
 from trimtab.ship.bounds import EVENTS_MAX
 from trimtab.ship.former import leave_former
-from trimtab.ship.sender import sender_of
+from trimtab.ship.sender import Sender, sender_of
 from trimtab.ship.spool import Spool
 from trimtab.show.metrics import serve_agent_metrics
 from trimtab.show.metrics_facts import AgentFacts, AgentView
@@ -92,6 +94,10 @@ class Agent:
         report = self._kept(self._report(self._collected()))
         self._show(report)
         return _sentence(report)
+
+    def expect(self, gpus: int | None) -> None:
+        """How many GPUs the node should have, from the next report on; None = the most seen since boot."""
+        self._settings = msgspec.structs.replace(self._settings, gpus_expected=gpus)
 
     def close(self) -> None:
         """Give back what the collectors hold."""
@@ -203,9 +209,16 @@ def one_report(settings: AgentSettings, *, clock: Clock) -> Report:
 class AgentProcess:
     """A running agent: one thread reads, one ships, so that a slow network never delays a reading."""
 
-    def __init__(self, settings: AgentSettings, *, clock: Clock, show: Callable[[Report], None]) -> None:
-        """Open spool, sender and /metrics; nothing runs yet. Raises SettingsError."""
-        self._clock = clock
+    def __init__(
+        self,
+        settings: AgentSettings,
+        *,
+        clock: Clock,
+        show: Callable[[Report], None],
+        read: Callable[[], AgentSettings] | None = None,
+    ) -> None:
+        """Open spool, sender and /metrics; nothing runs yet. `read` reads the settings again. Raises SettingsError."""
+        self._clock, given = clock, settings
         self._last: Report | None = None
         self._acknowledged_at: datetime | None = None
         self._also_show = show
@@ -234,6 +247,16 @@ class AgentProcess:
         if self._membership is not None:
             self._beats.append(Beat("enrolment", self._membership.tick, interval_seconds=SHIP_SECONDS, clock=clock))
         self._metrics = self._serve(settings) if settings.metrics_listen else None
+        self._next_sender: Sender | None = None
+        self._reload = reload_of(
+            self,
+            given,
+            read=read,
+            spool=self._spool,
+            beats=self._beats,
+            clock=clock,
+            is_enrolled=self._membership is not None,
+        )
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT. A beat that dies ends the process, and systemd starts it again."""
@@ -246,11 +269,12 @@ class AgentProcess:
         # Daemons that take a connection and never answer are waited for one by one: that is no hang of ours.
         waits = {self._shipping.name: DAEMON_SECONDS_MAX * (1 + self._daemons)}
         vital = [self._reading.name, self._shipping.name]
-        watchdog = Watchdog(self._service, beats, vital=vital, patience_seconds=waits)
+        watchdog = Watchdog(self._service, beats, vital=vital, patience_seconds=waits, notice=self._trouble)
         while not self._service.wait(1.0):
             dead = [beat.name for beat in beats if not beat.is_alive]
             if dead:
                 raise AgentDied(f"the {dead[0]} beat of the agent died; its traceback is above")
+            reload_if_asked(self._service, self._reload)
             watchdog.feed()
         self._service.stopping()
         self._end()
@@ -278,6 +302,7 @@ class AgentProcess:
             bad_samples_total=self.agent.bad_samples_total,
             events_total=dict(self.agent.events_total),
             last_xids=dict(self.agent.last_xids),
+            certificates=(*self._sender.trust.facts, *(self._metrics.certificates if self._metrics else ())),
             **(membership_facts(self._membership) if self._membership is not None else {}),
         )
         return AgentView(now=self._clock.now(), report=self._last, facts=facts)
@@ -287,11 +312,27 @@ class AgentProcess:
         self.agent.metrics_url = server.url(node=self.agent.node, advertise=settings.metrics.advertise)
         return server
 
+    def _trouble(self) -> str:
+        return self._reload.trouble
+
+    def use_settings(self, settings: AgentSettings) -> None:
+        """After a reload: what reports are made by from now on."""
+        self.agent.expect(settings.gpus_expected)
+
+    def use_sender(self, sender: Sender) -> None:
+        """After a reload: who ships from the next turn on."""
+        self._next_sender = sender
+
     def _show(self, report: Report) -> None:
         self._last = report
         self._also_show(report)
 
     def _ship(self) -> str:
+        sender, self._next_sender = self._next_sender, None
+        if sender is not None:  # here, where no sending is under way
+            sender.counts = self._sender.counts
+            self._sender.close()
+            self._sender = sender
         counts = self._sender.counts
         before = counts.sent_live_total + counts.sent_backlog_total
         sentence = self._sender.tick()
@@ -317,13 +358,17 @@ class AgentDied(TrimtabError):
 def command(settings_file: str | None, *, is_once: bool, is_printing: bool) -> None:
     """What `trimtab agent` does. Raises SettingsError."""
     path = Path(settings_file) if settings_file is not None else None
-    settings = load(path, AgentSettings, is_start=True)
+
+    def read() -> AgentSettings:
+        return load(path, AgentSettings, is_start=True)
+
+    settings = read()
     logs.setup(level=settings.log.level, form=settings.log.form, identifier="trimtab-agent")
     show = _print if is_printing else lambda _report: None
     if is_once:
         show(one_report(settings, clock=SystemClock()))
         return
-    AgentProcess(settings, clock=SystemClock(), show=show).run()
+    AgentProcess(settings, clock=SystemClock(), show=show, read=read).run()
 
 
 def _print(report: Report) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,7 +35,8 @@ from trimtab.premises import check_settings, clock_of
 from trimtab.pulse import VITAL, Watchdog, hung, why_not_well
 from trimtab.recall import reserved_nodes
 from trimtab.rehearsal import Rehearsal
-from trimtab.reload import planner_of, reload_if_asked, reload_of
+from trimtab.reload import planner_of, reload_of
+from trimtab.reloading import reload_if_asked
 from trimtab.seat import Seat, why_not_write
 from trimtab.service import Service, lock_state
 from trimtab.settings import DaemonSettings
@@ -55,7 +55,7 @@ from trimtab.store.database import Database, open_database
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.ring import Ring
-from trimtab.timekeeping import HistoryClock, Hold
+from trimtab.timekeeping import Hold
 from trimtab.vantage import OnCallLook, Vantage
 from trimtab.weekly import digest_chore, digest_desk
 
@@ -63,7 +63,6 @@ log = structlog.get_logger()
 
 RING_INTERVAL_SECONDS = 10.0
 """The ring's slots: an agent's default interval. Reports that come faster overwrite each other in their slot."""
-PRUNE_MINUTES = 30
 END_SECONDS_MAX = 15.0
 
 
@@ -94,7 +93,6 @@ class Daemon:
         )
         self._history = History(self._database, cluster=settings.cluster)
         self._journal = Journal(self._database)
-        self._history_clock = HistoryClock(self.clock, newest=self._journal.newest_received_at())
         self._inbox = Inbox(settings.ingest.inbox_reports_max, backlog_reports_max=settings.ingest.backlog_reports_max)
         self._ingest_counts = IngestCounts()
         self._box = BoardBox()
@@ -122,13 +120,18 @@ class Daemon:
             history=self._history,
             clock=self.clock,
             link=self._link,
-            history_clock=self._history_clock,
+            journal=self._journal,
         )
         self._work = self._parts()
         self.central = Central(self._work)
         self._scrapes = ScrapePool(settings.scrape, cluster=settings.cluster, clock=self.clock)
         self._admissions = admissions_of(
-            settings, database=self._database, clock=self.clock, reviews=self._link.reviews, door=lambda: self._door
+            settings,
+            database=self._database,
+            clock=self.clock,
+            authority=self._certificates.authority,
+            reviews=self._link.reviews,
+            door=lambda: self._door,
         )
         self._beats = self.central.beats = self._make_beats()
         self._vantage = Vantage(
@@ -139,6 +142,9 @@ class Daemon:
             started_at=self._started_at,
             rollup=self._keeping.facts,
             door_answers=self._door_answers,
+            certificates=self._certificates.facts,
+            disk=self._keeping.disk.facts,
+            crowds=lambda: (self._people.crowd, self._ingest.crowd),
             pair=lambda: seat.facts() if seat is not None else None,
             oncall=OnCallLook(self._history, self._duty.arbiter, self._duty.counts, targets=self._duty.targets),
         )
@@ -167,10 +173,10 @@ class Daemon:
             self._seat.admit()
         self._say_where()
         self._service.ready()
-        watchdog = Watchdog(self._service, self._beats)
+        watchdog = Watchdog(self._service, self._beats, notice=lambda: self._reload.trouble)
         while not self._service.wait(1.0):
             self._fail_if_dead()
-            reload_if_asked(self._service, self._reload)
+            reload_if_asked(self._service, self._reload, also=self._certificates.reload)
             watchdog.feed()
         self._service.stopping()
         self._end()
@@ -270,7 +276,7 @@ class Daemon:
             context=self._context,
             rollup=self._keeping.rollup,
             bell=self._duty.bell,
-            unread=lambda: self._scrapes.unread,
+            unread=lambda: (*self._scrapes.unread, *self._keeping.disk.notes()),
         )
 
     def _issuer(self, settings: DaemonSettings) -> Issuer:
@@ -370,7 +376,6 @@ class Daemon:
     def _chores(self) -> tuple[Chore, ...]:
         """All minute-and-slower work, a reason beside each."""
         return (
-            Chore(name="prune", minutes=PRUNE_MINUTES, run=self._prune),  # raw reports are kept for days, not for ever
             *self._keeping.chores,
             self._certificates.chore(),  # the daemon's own certificate must not end
             self._admissions.chore,  # what is over is kept for half a year
@@ -379,11 +384,6 @@ class Daemon:
                 self.settings, self._digests, history=self._history, targets=self._duty.targets, clock=self.clock
             ),
         )
-
-    def _prune(self) -> str:
-        journal_days = self.settings.store.journal_days
-        gone = self._journal.prune(self._history_clock.now() - timedelta(days=journal_days))
-        return f"{gone} reports older than {journal_days:g} days left the journal"
 
     # --- what /metrics and doctor see
 

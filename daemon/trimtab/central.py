@@ -22,7 +22,7 @@ from trimtab.issue.issuer import Advance, Issuer
 from trimtab.issue.policy import quiet_purposes
 from trimtab.issue.vetoes import in_force
 from trimtab.link import Link
-from trimtab.loop import Beat
+from trimtab.loop import Beat, moving
 from trimtab.model.advice import FindingState, OpenFinding, Subject
 from trimtab.model.board import ReleaseRow
 from trimtab.model.cluster import ClusterSnapshot
@@ -132,6 +132,7 @@ class Central:
         for delivery in self._parts.journal.tail(now - timedelta(seconds=self._span_seconds)):
             chunk.append(delivery)
             if len(chunk) >= REFILL_REPORTS:
+                moving(f"reading reports of {iso(delivery.received_at)} back")
                 self._parts.ring.add(chunk)
                 chunk = []
         self._parts.ring.add(chunk)
@@ -206,6 +207,7 @@ class Central:
         parts = self._parts
         if parts.link.reader is None:
             return "there is no scheduler to plan with"
+        moving("the scheduler's snapshot")
         try:
             snapshot = parts.link.reader.snapshot()
         except SchedulerError as error:

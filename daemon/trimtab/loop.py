@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import structlog
@@ -13,6 +13,34 @@ from trimtab.clock import Clock
 from trimtab.errors import TrimtabError
 
 log = structlog.get_logger()
+
+
+class _Here(threading.local):
+    """What this thread is about."""
+
+    beat: Beat | None = None
+    start: Callable[[str], None] | None = None
+
+
+_here = _Here()
+
+
+def moving(at: str) -> None:
+    """Long work says where it is: that is progress, and should it come no further, the name of what hangs."""
+    if _here.beat is not None:
+        _here.beat.move(at)
+    elif _here.start is not None:
+        _here.start(at)
+
+
+@contextlib.contextmanager
+def starting(told: Callable[[str], None]) -> Iterator[None]:
+    """While this thread puts the process together, `told` hears of its progress: migrations, what is read back."""
+    _here.start = told
+    try:
+        yield
+    finally:
+        _here.start = None
 
 
 class Beat:
@@ -30,6 +58,9 @@ class Beat:
         self.last_duration_seconds = 0.0
         self.is_failing = False
         """Whether the last beat failed; its sentence says why."""
+        self.at = ""
+        """Where the running beat has got to, as what it runs says by `moving`; empty between beats."""
+        self._moved_at_seconds: float | None = None
         self._tick = tick
         self._clock = clock
         self._stop = threading.Event()
@@ -40,11 +71,15 @@ class Beat:
     def run_once(self) -> str:
         """One beat now; a TrimtabError becomes the beat's sentence and the others go on."""
         started = self._clock.monotonic_seconds()
+        _here.beat = self
         try:
             self._say(self._tick())
         except TrimtabError as error:
             self.failures_total += 1
             self._say_failure(str(error))
+        finally:
+            _here.beat = None
+        self.at = ""
         self.beats_total += 1
         self.last_beat_at_seconds = self._clock.monotonic_seconds()
         self.last_duration_seconds = self.last_beat_at_seconds - started
@@ -52,9 +87,14 @@ class Beat:
 
     @property
     def quiet_seconds(self) -> float | None:
-        """Since the last beat ended or, where none has ended yet, since the start; None = not started."""
-        since = self._started_at_seconds if self.last_beat_at_seconds is None else self.last_beat_at_seconds
+        """Since the last beat ended, began, or got on within it; None = not started."""
+        moments = (self._started_at_seconds, self.last_beat_at_seconds, self._moved_at_seconds)
+        since = max((one for one in moments if one is not None), default=None)
         return None if since is None else self._clock.monotonic_seconds() - since
+
+    def move(self, at: str) -> None:
+        """The running beat gets on: it is at this now. Slow work that says so is no hang."""
+        self.at, self._moved_at_seconds = at, self._clock.monotonic_seconds()
 
     @property
     def failing_seconds(self) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
@@ -43,8 +43,13 @@ class Watchdog:
         *,
         vital: Sequence[str] = VITAL,
         patience_seconds: Mapping[str, float] | None = None,
+        notice: Callable[[], str] = str,
     ) -> None:
-        """`patience_seconds`: what may rightly take longer, by beat. Outside systemd a hung beat is only said."""
+        """`patience_seconds`: what may rightly take longer, by beat. Outside systemd a hung beat is only said.
+
+        `notice` comes first in the status text: what a person should know, or nothing.
+        """
+        self._notice = notice
         given = service.watchdog_seconds
         stall_seconds = STALL_SECONDS_MIN if given is None else given / 2
         more = patience_seconds or {}
@@ -65,8 +70,16 @@ class Watchdog:
                 quiet_seconds=quiet,
             )
         self._hung = tuple(quiet)
-        if not quiet:
-            self._service.alive("; ".join(beat.last_sentence for beat in self._beats if beat.last_sentence))
+        if quiet:
+            self._service.status("; ".join(self._hangs(one) for one in self._beats if one.name in quiet))
+        else:
+            said = (self._notice(), *(beat.last_sentence for beat in self._beats))
+            self._service.alive("; ".join(one for one in said if one))
+
+    def _hangs(self, beat: Beat) -> str:
+        """For `systemctl status`: which beat, for how long, at what."""
+        at = f" at {beat.at}" if beat.at else ""
+        return f"{beat.name} hangs{at} for {beat.quiet_seconds or 0.0:.0f} s: the watchdog is no longer fed"
 
 
 def why_not_well(beats: Iterable[Beat], *, is_bell_failing: bool) -> str:

@@ -21,7 +21,6 @@ from trimtab.onduty import OnDuty, callback_secrets_of
 from trimtab.plan.planner import Planner
 from trimtab.premises import check_settings
 from trimtab.reloading import Part, Reloaded, Reloader, Take
-from trimtab.service import Service
 from trimtab.settings import DaemonSettings, read_token
 from trimtab.show.auth import Door
 from trimtab.show.oncall.delivery import real_seconds
@@ -92,16 +91,6 @@ def reload_of(
             parts.history.audit([AuditLine(at=reloaded.at, who=WHO, what=what, why=why)])
 
     return Reloader(host.settings, read=read_checked, parts=_parts(running), clock=parts.clock, use=use, told=told)
-
-
-def reload_if_asked(service: Service, reloader: Reloader[DaemonSettings]) -> None:
-    """On SIGHUP: read the settings again, and tell systemd when it is over."""
-    if service.reload_was_asked():
-        service.reloading()
-        try:
-            reloader.reload()
-        finally:
-            service.ready()
 
 
 def planner_of(settings: DaemonSettings, link: Link) -> Planner:

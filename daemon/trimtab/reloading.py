@@ -15,6 +15,7 @@ import structlog
 
 from trimtab.clock import Clock, count_text
 from trimtab.errors import TrimtabError
+from trimtab.service import Service
 from trimtab.settings import AgentSettings, DaemonSettings, from_table
 
 log = structlog.get_logger()
@@ -173,6 +174,17 @@ class Reloader(Generic[S]):
         changes = [Change(key=key, is_in_force=True) for key in sorted(live)]
         changes += [Change(key=key, is_in_force=False) for key in sorted(waiting)]
         return Reloaded(at=self._clock.now(), changes=tuple(changes))
+
+
+def reload_if_asked(service: Service, reloader: Reloader[S], *, also: Callable[[], object] = str) -> None:
+    """On SIGHUP: read the settings again, do what else is due, and tell systemd when it is over."""
+    if service.reload_was_asked():
+        service.reloading()
+        try:
+            reloader.reload()
+            also()
+        finally:
+            service.ready()
 
 
 def _table(settings: AgentSettings | DaemonSettings) -> dict[str, Any]:

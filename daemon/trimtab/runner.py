@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from trimtab.clock import Clock
 from trimtab.errors import NoData
+from trimtab.loop import moving
 
 T = TypeVar("T")
 
@@ -37,6 +38,7 @@ def run_all(parts: Iterable[tuple[str, Callable[[], T]]], *, clock: Clock, tally
 
 
 def _run_one(name: str, part: Callable[[], T], clock: Clock, tally: Tally) -> Ran[T]:
+    moving(name)
     started = clock.monotonic_seconds()
     ran: Ran[T] = Ran(name=name)
     try:

@@ -17,6 +17,10 @@ from trimtab.clock import SystemClock
 from trimtab.errors import SettingsError
 from trimtab.logs import on_one_line
 
+STARTING_SAID_SECONDS = 1.0
+STARTING_STEP_SECONDS_MAX = 600.0
+"""One step of a start, such as an index on PostgreSQL, may say nothing for so long."""
+
 
 class Service:
     """This process as systemd sees it; without NOTIFY_SOCKET it only waits for signals."""
@@ -28,6 +32,7 @@ class Service:
         self._reload = threading.Event()
         self._woken = threading.Event()
         self._had_terminal = False
+        self._starting_at = ("", 0.0)
 
     @property
     def watchdog_seconds(self) -> float | None:
@@ -60,10 +65,14 @@ class Service:
         """What `systemctl status` shows; feeds nobody."""
         self._notify("STATUS", on_one_line(sentence))  # a line more would be a notification of its own
 
-    def still_starting(self, sentence: str, *, seconds: float) -> None:
-        """The start goes on and takes at most so much longer from now: systemd's start time-out waits for it."""
-        self._notify("EXTEND_TIMEOUT_USEC", str(int(seconds * 1e6)))
-        self.status(sentence)
+    def starting(self, at: str) -> None:
+        """The start (or a take-over) gets on and is at this now: no time-out of systemd's ends what makes progress."""
+        now = SystemClock().monotonic_seconds()
+        if at == self._starting_at[0] and now - self._starting_at[1] < STARTING_SAID_SECONDS:
+            return
+        self._starting_at = (at, now)
+        self._notify("EXTEND_TIMEOUT_USEC", str(int(STARTING_STEP_SECONDS_MAX * 1e6)))
+        self.alive(f"starting: {at}")
 
     def reload_was_asked(self) -> bool:
         """Whether SIGHUP came since this was asked last."""

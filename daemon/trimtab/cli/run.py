@@ -48,7 +48,9 @@ def daemon(settings_file: str, log_level: str | None) -> None:
     from msgspec.structs import replace  # noqa: PLC0415
 
     from trimtab import logs  # noqa: PLC0415
+    from trimtab.loop import starting  # noqa: PLC0415
     from trimtab.pair import run  # noqa: PLC0415
+    from trimtab.service import Service  # noqa: PLC0415
     from trimtab.settings import DaemonSettings, load  # noqa: PLC0415
 
     def read() -> DaemonSettings:
@@ -57,4 +59,5 @@ def daemon(settings_file: str, log_level: str | None) -> None:
 
     settings = read()
     logs.setup(level=settings.log.level, form=settings.log.form, identifier="trimtab-daemon")
-    run(settings, read=read)
+    with starting(Service().starting):
+        run(settings, read=read)

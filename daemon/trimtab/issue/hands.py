@@ -10,6 +10,7 @@ import msgspec
 import structlog
 
 from trimtab.errors import SchedulerError, SchedulerRefused
+from trimtab.loop import moving
 from trimtab.model.advice import Subject
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import (
@@ -101,6 +102,7 @@ class Hands:
     @staticmethod
     def _one(what: str, scheduler: Scheduler, command: Command) -> None:
         """One call. An object in a shape that nobody foresaw costs the command that met it, never the daemon's beat."""
+        moving(f"{what} {command.name}")
         act = {"hold": scheduler.hold, "submit": scheduler.submit}.get(what, scheduler.release)
         try:
             act(command)

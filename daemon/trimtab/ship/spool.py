@@ -86,6 +86,10 @@ class Spool:
             except OSError as error:
                 self._say_trouble(error)
 
+    def allow(self, bytes_max: int) -> None:
+        """Another bound from the next report on."""
+        self._bytes_max = bytes_max
+
     # --- what the agent and its metrics read -------------------------------------------------------------------
 
     @property

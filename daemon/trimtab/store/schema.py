@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +18,14 @@ from sqlalchemy.engine import Connection
 
 from trimtab import __version__
 from trimtab.errors import DatabaseNewer, StoreError
+from trimtab.loop import moving
 from trimtab.store.tables import VERSION_TABLE, meta
 
 if TYPE_CHECKING:
     from trimtab.store.database import Database
 
+_STEPS = 10_000_000
+"""Of SQLite's virtual machine, between two words of progress: about a second."""
 _LOCK_KEY = 0x7472696D746162  # "trimtab": one migration at a time among all daemons on one PostgreSQL database
 
 
@@ -28,18 +33,30 @@ def migrate(database: Database) -> None:
     """Make or upgrade the tables, in one transaction. Raises StoreError for a database of a newer trimtab."""
     config = _config()
     with _locked(database) as connection:
-        _refuse_newer(database, connection, ScriptDirectory.from_config(config))
+        _refuse_newer(database.place, connection, ScriptDirectory.from_config(config))
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        with _told(connection):
+            command.upgrade(config, "head")
         _note_version(database, connection)
 
 
 def check(database: Database) -> None:
     """Only look. Raises StoreError for a database of a newer trimtab, or of none."""
     with database.read() as connection:
-        _refuse_newer(database, connection, ScriptDirectory.from_config(_config()))
+        _refuse_newer(database.place, connection, ScriptDirectory.from_config(_config()))
         if current_revision(connection) is None:
             raise StoreError(f"{database.place}: there are no tables of trimtab. The daemon makes them at its start.")
+
+
+def refuse_newer(place: str, connection: Connection) -> None:
+    """Raises StoreError where a newer trimtab has upgraded the database."""
+    _refuse_newer(place, connection, _script())
+
+
+@cache
+def _script() -> ScriptDirectory:
+    """The migrations that this version knows; a standby asks twice a second."""
+    return ScriptDirectory.from_config(_config())
 
 
 def current_revision(connection: Connection) -> str | None:
@@ -55,6 +72,21 @@ def _config() -> Config:
 
 
 @contextmanager
+def _told(connection: Connection) -> Iterator[None]:
+    """While tables are upgraded, say that it gets on: SQLite counts its own steps, however long a statement takes."""
+    moving("the database's migrations")
+    raw = connection.connection.driver_connection
+    if not isinstance(raw, sqlite3.Connection):
+        yield
+        return
+    raw.set_progress_handler(lambda: moving("the database's migrations"), _STEPS)
+    try:
+        yield
+    finally:
+        raw.set_progress_handler(None, 0)
+
+
+@contextmanager
 def _locked(database: Database) -> Iterator[Connection]:
     with database.write() as connection:  # on SQLite this is the lock
         if not database.is_sqlite:
@@ -62,10 +94,10 @@ def _locked(database: Database) -> Iterator[Connection]:
         yield connection
 
 
-def _refuse_newer(database: Database, connection: Connection, script: ScriptDirectory) -> None:
+def _refuse_newer(place: str, connection: Connection, script: ScriptDirectory) -> None:
     current = current_revision(connection)
     if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
-        raise DatabaseNewer(_newer(database.place, current, connection, script))
+        raise DatabaseNewer(_newer(place, current, connection, script))
 
 
 def _newer(place: str, current: str, connection: Connection, script: ScriptDirectory) -> str:
