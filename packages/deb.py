@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -88,7 +89,7 @@ DAEMON = Package(
     user="trimtab",
     settings="daemon.toml",
     weight=20,
-    others={"Suggests": "prometheus, prometheus-alertmanager, grafana, postgresql"},
+    others={"Recommends": "tzdata", "Suggests": "prometheus, prometheus-alertmanager, grafana, postgresql"},
 )
 PACKAGES = (AGENT, DAEMON)
 
@@ -212,7 +213,8 @@ def _control(package: Package, stage: Path, called: str, target: Target) -> None
         **package.others,
         "Section": "admin",
         "Priority": "optional",
-        "Description": f"{package.summary}\n {package.text}",
+        "Description": f"{package.summary}\n"
+        + textwrap.fill(package.text, 78, initial_indent=" ", subsequent_indent=" "),
     }
     write(debian / "control", "".join(f"{name}: {value}\n" for name, value in fields.items()))
 

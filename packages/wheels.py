@@ -22,6 +22,8 @@ from packages.ground import ROOT, run, sha256
 LOCK = Path(__file__).with_name("wheels.lock")
 EXTRAS = "daemon"
 """The extra whose wheels are locked: that of the largest package."""
+TOOLS = ("pip",)
+"""Comes with the bundle, so that it needs no pip of the system's; nothing of it is in a package."""
 PYTHONS = ("3.11", "3.12", "3.13")
 MACHINES = ("x86_64", "aarch64")
 GLIBCS = tuple(f"2_{minor}" for minor in range(34, 16, -1))
@@ -175,7 +177,7 @@ def lock(targets: Iterable[Target] = ALL_TARGETS) -> None:
             dest = Path(folder) / f"{target.python}-{target.machine}"
             line: list[str | Path] = [sys.executable, "-m", "pip", "download", "--quiet", "--constraint", fixed]
             line += target.pip_options
-            run(*line, "--dest", dest, f"{own}[{EXTRAS}]")
+            run(*line, "--dest", dest, f"{own}[{EXTRAS}]", *TOOLS)
             for wheel in dest.glob("*.whl"):
                 if wheel.name != own.name:
                     found[wheel.name] = sha256(wheel)

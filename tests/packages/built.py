@@ -1,4 +1,7 @@
-"""The .debs of this source, built once for all tests and all of their processes; and the same under another version."""
+"""The .debs of this source, built once for all tests and all of their processes; and the same under another version.
+
+TRIMTAB_DEBS names a folder with packages that are tried in place of new ones.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +45,31 @@ class Debs:
 @functools.cache
 def debs() -> Debs:
     """The packages as `make deb` makes them of the source as it is now."""
-    place = KEPT / f"debs-{fingerprint()}"
+    if os.environ.get("TRIMTAB_DEBS"):
+        return _in(Path(os.environ["TRIMTAB_DEBS"]))
     with locked("debs"):
+        half = KEPT / "debs.half"
+        shutil.rmtree(half, ignore_errors=True)
+        copy_of_the_source(ROOT, half / "source")  # as it is now, whoever goes on writing meanwhile
+        place = KEPT / f"debs-{fingerprint(half / 'source')}"
         if not place.exists():
-            half = place.with_suffix(".half")
-            shutil.rmtree(half, ignore_errors=True)
-            build(ROOT, half)
+            build(half / "source", half)
             shutil.rmtree(half / "stage")
             half.rename(place)
             _forget_old()
     return _in(place)
+
+
+def copy_of_the_source(source: Path, to: Path) -> Path:
+    """All that packages are made of, without the times of its files."""
+    to.mkdir(parents=True)
+    for name in SOURCES:
+        if (source / name).is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source / name, to / name, copy_function=shutil.copyfile, ignore=ignored)
+        else:
+            shutil.copyfile(source / name, to / name)
+    return to
 
 
 @functools.cache
@@ -70,24 +88,22 @@ def debs_called(version: str) -> Debs:
     return _in(place)
 
 
-def build(source: Path, into: Path, *words: str, **environment: str) -> list[str]:
+def build(source: Path, into: Path, *words: str, umask: int = 0o022, **environment: str) -> list[str]:
     """Run the build of a source tree; the lines that it printed."""
     line = [sys.executable, "-m", "packages.deb", "--into", str(into), *words]
     env = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH, **environment}
-    done = subprocess.run(line, cwd=source, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(line, cwd=source, env=env, umask=umask, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 
 
-def fingerprint() -> str:
+def fingerprint(source: Path) -> str:
     """Of every file that a package is made of."""
     total = hashlib.sha256()
-    for name in SOURCES:
-        top = ROOT / name
-        for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
-            if path.is_file() and "__pycache__" not in path.parts:
-                total.update(f"{path.relative_to(ROOT)} {path.stat().st_mode & 0o111}".encode())
-                total.update(path.read_bytes())
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            total.update(f"{path.relative_to(source)}\n".encode())
+            total.update(path.read_bytes())
     return total.hexdigest()[:16]
 
 
