@@ -5,14 +5,13 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from trimtab.chores import Chore
 from trimtab.clock import Clock, SystemClock
 from trimtab.enrolment import Registrar
 from trimtab.listener import split_listen
 from trimtab.loop import Beat
-from trimtab.pki import CA_FILE, Authority
+from trimtab.pki import Authority
 from trimtab.settings import DaemonSettings
 from trimtab.ship.enrolled import SYNC_SECONDS, Enrolled
 from trimtab.ship.enrolling import EnrolDesk
@@ -46,6 +45,7 @@ def admissions_of(
     *,
     database: Database,
     clock: Clock,
+    authority: Authority | None,
     reviews: Credentials | None,
     door: Callable[[], Door],
 ) -> Admissions:
@@ -59,7 +59,7 @@ def admissions_of(
 
     wall, wanted = SystemClock(), settings.enrolment
     facts = EnrolmentFacts(database, cluster=settings.cluster)
-    registrar = Registrar(facts, wanted, clock=wall, audit_clock=clock, authority=authority_of(settings, wall))
+    registrar = Registrar(facts, wanted, clock=wall, audit_clock=clock, authority=authority)
     enrolled = Enrolled(facts, clock=wall, first_used=registrar.first_used)
     kinds = (enrolled, NodeTokens(tokens_path(settings)))
     bounds = Attempts(
@@ -83,18 +83,6 @@ def admissions_of(
             changed=enrolled.refresh,
         ),
     )
-
-
-def authority_of(settings: DaemonSettings, clock: Clock) -> Callable[[], Authority | None]:
-    """The daemon's own CA, read when it is first asked for; None while there is none. May raise CertificateError."""
-    directory, read = Path(settings.state_directory) / settings.tls.ca_directory, list[Authority]()
-
-    def find() -> Authority | None:
-        if not read and (directory / CA_FILE).exists():
-            read.append(Authority.load(directory, clock=clock))
-        return read[0] if read else None
-
-    return find
 
 
 def agent_urls(settings: DaemonSettings) -> tuple[str, ...]:

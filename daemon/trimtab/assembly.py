@@ -141,7 +141,8 @@ class Daemon:
             received=self._ingest_counts,
             started_at=self._started_at,
             rollup=self._keeping.facts,
-            door_answers=self._door_answers,
+            door_answers=lambda: self._door.refusals.answers_total(),
+            settings=lambda: self._reload.facts(),
             certificates=self._certificates.facts,
             disk=self._keeping.disk.facts,
             crowds=lambda: (self._people.crowd, self._ingest.crowd),
@@ -386,9 +387,6 @@ class Daemon:
         )
 
     # --- what /metrics and doctor see
-
-    def _door_answers(self) -> Mapping[str, int]:
-        return self._door.refusals.answers_total()
 
     def view(self) -> DaemonView:
         """The daemon as it stands."""

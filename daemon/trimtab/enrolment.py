@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from trimtab.clock import Clock, iso
@@ -47,27 +47,19 @@ class Registrar:
         *,
         clock: Clock,
         audit_clock: Clock | None = None,
-        authority: Callable[[], Authority | None] = lambda: None,
+        authority: Authority | None = None,
     ) -> None:
         """`clock` must be a real one, as nodes' days are; audit lines are stamped by `audit_clock`."""
         self.facts = facts
         self._settings = settings
         self._clock = clock
         self._audit_clock = audit_clock or clock
-        self._find_authority = authority
-
-    @property
-    def _authority(self) -> Authority | None:
-        try:
-            return self._find_authority()
-        except CertificateError as error:
-            raise EnrolmentRefused(f"The daemon's CA cannot be used: {error}.", status=503) from error
+        self._authority = authority
 
     @property
     def ca_pem(self) -> str:
         """The certificate of the daemon's own CA; empty where it has none."""
-        authority = self._authority
-        return authority.certificate_pem.decode() if authority is not None else ""
+        return self._authority.certificate_pem.decode() if self._authority is not None else ""
 
     # --- the operator's side
 
@@ -85,8 +77,7 @@ class Registrar:
         _check_names(names)
         now = self._clock.now()
         expires_at = now + timedelta(seconds=lasts_seconds or self._settings.join_seconds)
-        authority = self._authority
-        fingerprint = authority.fingerprint if authority is not None else ""
+        fingerprint = self._authority.fingerprint if self._authority is not None else ""
         made: list[Invitation] = []
         with self.facts.changing() as book:
             _check_not_enrolled(book, names, now, is_again=is_again)
@@ -244,11 +235,10 @@ class Registrar:
             book.end(one, how=Ended.REPLACED, by=f"node {held.node}", why="renewed again before it was used", at=now)
 
     def _certificate(self, csr_pem: str, node: str) -> str:
-        authority = self._authority
-        if authority is None or not csr_pem:
+        if self._authority is None or not csr_pem:
             return ""
         try:
-            return authority.sign_node(csr_pem.encode(), node=node, days=self._settings.credential_days).decode()
+            return self._authority.sign_node(csr_pem.encode(), node=node, days=self._settings.credential_days).decode()
         except CertificateError as error:
             raise EnrolmentRefused(f"csr: {error}.", status=422) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,13 @@ def joined(settings: AgentSettings, *, clock: Clock) -> Joined:
     )
     return Joined(
         settings=settings,
-        membership=Membership(keyring, where, clock=clock, join_token=lambda: join_token(settings)),
+        membership=Membership(
+            keyring,
+            where,
+            clock=clock,
+            join_token=lambda: join_token(settings),
+            used_up=lambda: _remove(settings.join_token_file),
+        ),
     )
 
 
@@ -105,6 +112,13 @@ def enrolment_trouble(settings: AgentSettings) -> str:
         return (Path(settings.credential_directory) / TROUBLE_FILE).read_text(encoding="utf-8").strip()
     except OSError:
         return ""
+
+
+def _remove(file: str) -> None:
+    """What is used up need not lie about; where it may not be removed, the credential says that it was used."""
+    if file:
+        with suppress(OSError):
+            Path(file).unlink(missing_ok=True)
 
 
 def _is_wanted(settings: AgentSettings) -> bool:

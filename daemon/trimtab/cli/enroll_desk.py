@@ -142,7 +142,8 @@ _beside_option = click.option(
 
 @contextmanager
 def _beside(settings_file: Path) -> Iterator[Desk]:
-    from trimtab.admission import agent_urls, authority_of  # noqa: PLC0415 - the daemon's half, for --settings alone
+    from trimtab.admission import agent_urls  # noqa: PLC0415 - the daemon's half, for --settings alone
+    from trimtab.certificates import authority_of  # noqa: PLC0415
     from trimtab.clock import SystemClock  # noqa: PLC0415
     from trimtab.enrolment import Registrar  # noqa: PLC0415
     from trimtab.settings import DaemonSettings, load  # noqa: PLC0415
@@ -153,7 +154,7 @@ def _beside(settings_file: Path) -> Iterator[Desk]:
     database = open_database(settings.store.url, state_directory=Path(settings.state_directory), is_left_as_it_is=True)
     try:
         facts = EnrolmentFacts(database, cluster=settings.cluster)
-        registrar = Registrar(facts, settings.enrolment, clock=clock, authority=authority_of(settings, clock))
+        registrar = Registrar(facts, settings.enrolment, clock=clock, authority=authority_of(settings))
         yield Beside(registrar, agent_urls=agent_urls(settings), clock=clock)
     finally:
         database.close()

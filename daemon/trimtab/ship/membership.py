@@ -57,9 +57,13 @@ class Membership:
         *,
         clock: Clock,
         join_token: Callable[[], str | None],
+        used_up: Callable[[], None] = lambda: None,
         jitter: random.Random | None = None,
     ) -> None:
-        """`join_token` reads the file (or environment) anew at each call, or raises SettingsError."""
+        """`join_token` reads the file (or environment) anew at each call, or raises SettingsError.
+
+        `used_up` is called once the credential is on disk: the token is worth nothing any more.
+        """
         self.counts = MemberCounts()
         self.refusals_total: Counter[str] = Counter()
         self.trouble = "" if keyring.kept is not None else "it has not joined yet"
@@ -68,6 +72,7 @@ class Membership:
         self._where = where
         self._clock = clock
         self._join_token = join_token
+        self._used_up = used_up
         self._jitter = jitter or random.Random()
         self._failures = 0
         self._due_at_seconds = clock.monotonic_seconds()
@@ -203,6 +208,7 @@ class Membership:
 
         admission = self._anywhere(enter)
         self._keep(admission, pending, join_sha256=purpose)
+        self._used_up()
         self.counts.joined_total += 1
 
     # --- renewing
