@@ -9,6 +9,7 @@ from typing import Any
 from trimtab.clock import Clock, SystemClock
 from trimtab.listener import Listener, split_listen
 from trimtab.model.command import AuditLine
+from trimtab.seat import Seat
 from trimtab.settings import IngestSettings, PeopleSettings, read_token
 from trimtab.show.auth import Door
 from trimtab.show.keys import operator_token
@@ -40,11 +41,28 @@ def people_door(
     )
 
 
-def listener_of(app: Any, name: str, section: PeopleSettings | IngestSettings, door: Door) -> Listener:  # noqa: ANN401 - ASGI
-    """A listener as its section says, bound and not started; the door counts what is no HTTP. Raises SettingsError."""
+def listener_of(
+    app: Any,  # noqa: ANN401 - ASGI
+    name: str,
+    section: PeopleSettings | IngestSettings,
+    door: Door | None = None,
+    *,
+    find_door: Callable[[], Door | None] = lambda: None,
+    seat: Seat | None = None,
+) -> Listener:
+    """A listener as its section says, bound and not started; the door counts what is no HTTP. Raises SettingsError.
+
+    `find_door`: for a port that is open before there is a door. `seat`: has the port open already.
+    """
+    if seat is not None and door is not None:
+        return seat.listener(app, name, door)
 
     def tell(peer: str, why: str) -> None:
-        door.refusals.note(Answer.BROKEN, who=f"peer {peer}", what=f"refused a request to the {name} listener", why=why)
+        known = door or find_door()
+        if known is None:
+            return
+        what = f"refused a request to the {name} listener"
+        known.refusals.note(Answer.BROKEN, who=f"peer {peer}", what=what, why=why)
 
     return Listener(
         app,
@@ -52,8 +70,10 @@ def listener_of(app: Any, name: str, section: PeopleSettings | IngestSettings, d
         listen=section.listen,
         certificate_file=section.certificate_file,
         key_file=section.key_file,
+        client_ca_file=section.client_ca_file if isinstance(section, IngestSettings) else "",
         allow_plaintext=section.allow_plaintext,
         tell=tell,
+        connections_max=section.connections_max,
     )
 
 

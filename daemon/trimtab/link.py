@@ -90,15 +90,25 @@ def link_of(
     audit: Callable[[AuditLine], None],
     devices: Callable[[], Mapping[str, NodeDevices]],
     reserves: Callable[[str], Collection[str]],
+    is_elected: Callable[[], bool] | None = None,
 ) -> Link:
-    """The link that the settings describe. Raises SettingsError; nothing is sent yet."""
+    """The link that the settings describe. Raises SettingsError; nothing is sent yet.
+
+    `is_elected`: PostgreSQL elects the active daemon, and it alone takes the Lease.
+    """
     if settings.simulated is not None:
         simulated = SimulatedScheduler(settings.simulated.url)
         return Link(reader=simulated, schedulers={simulated.name: simulated})
     if settings.kubernetes is None:
         return Link()
     return _kubernetes(
-        settings.kubernetes, cluster=settings.cluster, clock=clock, audit=audit, devices=devices, reserves=reserves
+        settings.kubernetes,
+        cluster=settings.cluster,
+        clock=clock,
+        audit=audit,
+        devices=devices,
+        reserves=reserves,
+        is_elected=is_elected,
     )
 
 
@@ -110,6 +120,7 @@ def _kubernetes(
     audit: Callable[[AuditLine], None],
     devices: Callable[[], Mapping[str, NodeDevices]],
     reserves: Callable[[str], Collection[str]],
+    is_elected: Callable[[], bool] | None,
 ) -> Link:
     api = connect(settings)
     mirror = Mirror(connect(settings), settings, clock)
@@ -117,7 +128,8 @@ def _kubernetes(
         mirror, api=api, settings=settings, cluster=cluster, clock=clock, devices=devices, reserves=reserves
     )
     # A name that no other start has: a daemon that was killed must not take its successor's lease for its own.
-    lease = Lease(api, settings, identity=f"{socket.gethostname()}-{secrets.token_hex(4)}", clock=clock)
+    identity = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+    lease = Lease(api, settings, identity=identity, clock=clock, is_elected=is_elected)
     pen = Pen(
         api=FencedApi(api, lease),
         clock=clock,

@@ -30,6 +30,7 @@ from trimtab.service import Service, lock_state
 from trimtab.settings import DaemonSettings, read_token
 from trimtab.settings.secrets import database_url
 from trimtab.ship.away import away_app
+from trimtab.show.api import api_document
 from trimtab.show.auth import Door
 from trimtab.show.metrics import daemon_metrics
 from trimtab.show.metrics_facts import DaemonFacts, DaemonView, PairFacts
@@ -90,10 +91,10 @@ class Pair:
         """Stand by, be the daemon, and end; or begin anew where another took over."""
         self._service.catch_signals()
         # Once here and not on its thread: a database that cannot be used is said before anything starts.
-        self._election.tick()
+        said = self._election.tick()
         self._beat.start()
         try:
-            if self._stood_by():
+            if self._stood_by(said):
                 self._be_the_daemon()
         except SteppedDown as why:
             log.warning("this process begins anew, and stands by", why=str(why))
@@ -106,13 +107,14 @@ class Pair:
 
     # --- stand by
 
-    def _stood_by(self) -> bool:
+    def _stood_by(self, said: str) -> bool:
         """Wait; true once elected, false when it is time to end."""
         if self._election.phase is Phase.STANDS_BY:
             for _, listener in self._listeners.values():
                 listener.start()
-            log.info("this daemon stands by", name=self._election.me.name, said=self._beat.last_sentence)
+            log.info("this daemon stands by", name=self._election.me.name, said=said)
             self._service.ready()
+            api_document()  # half a second of work that a take-over need not wait for
         while self._election.phase is Phase.STANDS_BY:
             if self._service.wait(LOOK_SECONDS):
                 self._service.stopping()

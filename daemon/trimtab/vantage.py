@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
 from datetime import datetime
 
 from trimtab import __version__
 from trimtab.central import Central, Parts
 from trimtab.collect.scrape import ScrapePool
+from trimtab.crowd import Crowd
 from trimtab.errors import StoreError
 from trimtab.loop import Beat
 from trimtab.model.oncall import Pager
 from trimtab.settings import PeopleSettings
 from trimtab.ship.receiver import IngestCounts
 from trimtab.show.discovery import Discovery, discover
-from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView, OnCallFacts, PairFacts, RollupFacts
+from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView, OnCallFacts, PairFacts, RollupFacts, SettingsFacts
+from trimtab.show.metrics_limits import CrowdFacts, DiskFacts, LimitsFacts
 from trimtab.show.oncall.delivery import DeliveryCounts
 from trimtab.show.oncall.pager import Arbiter
 from trimtab.store.history import History
+from trimtab.tls import CertificateFacts
 
 
 class OnCallLook:
@@ -73,7 +76,11 @@ class Vantage:
     oncall: OnCallLook | None = None
     rollup: Callable[[], RollupFacts | None] = lambda: None
     door_answers: Callable[[], Mapping[str, int]] = dict
+    settings: Callable[[], SettingsFacts | None] = lambda: None
     pair: Callable[[], PairFacts | None] = lambda: None
+    certificates: Callable[[], tuple[CertificateFacts, ...]] = tuple
+    disk: Callable[[], DiskFacts | None] = lambda: None
+    crowds: Callable[[], Iterable[Crowd]] = tuple
 
     def view(self) -> DaemonView:
         """The daemon as it stands."""
@@ -84,6 +91,7 @@ class Vantage:
         snapshot = central.snapshot
         facts = DaemonFacts(
             version=__version__,
+            certificates=self.certificates(),
             started_at=self.started_at,
             beats=tuple(self._beat_facts(beat) for beat in central.beats),
             inbox_reports=parts.inbox.waiting,
@@ -115,8 +123,10 @@ class Vantage:
             oncall=self.oncall.facts(now) if self.oncall is not None else None,
             budget=central.budget,
             rollup=self.rollup(),
+            settings=self.settings(),
             door_answers_total=self.door_answers(),
             pair=self.pair(),
+            limits=LimitsFacts(disk=self.disk(), crowds=tuple(_crowd_facts(one) for one in self.crowds())),
         )
         return DaemonView(now=now, board=latest.board if latest else None, window=central.window, facts=facts)
 
@@ -148,6 +158,15 @@ class Vantage:
     def _age_seconds(self, beat: Beat) -> float | None:
         ended = beat.last_beat_at_seconds
         return None if ended is None else self.parts.clock.monotonic_seconds() - ended
+
+
+def _crowd_facts(crowd: Crowd) -> CrowdFacts:
+    return CrowdFacts(
+        listener=crowd.name,
+        connections=crowd.connections,
+        connections_max=crowd.connections_max,
+        closed_total=dict(crowd.closed_total),
+    )
 
 
 def _page_url(people: PeopleSettings) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trimtab.settings.alertmanager import AlertmanagerSettings
 from trimtab.settings.cluster import KubernetesSettings, SimulatedSettings
 from trimtab.settings.digest import DigestSettings
+from trimtab.settings.disk import DiskSettings
 from trimtab.settings.edges import IngestSettings, PeopleSettings, ScrapeSettings, StoreSettings
 from trimtab.settings.enrolment import EnrolmentSettings
 from trimtab.settings.exposition import MetricsSettings
@@ -29,6 +30,7 @@ class DaemonSettings(Section, frozen=True, kw_only=True):
     people: PeopleSettings = PeopleSettings()
     tls: TlsSettings = TlsSettings()
     store: StoreSettings = StoreSettings()
+    disk: DiskSettings = DiskSettings()
     pair: PairSettings = PairSettings()
     rollup: RollupSettings = RollupSettings()
     scrape: ScrapeSettings = ScrapeSettings()

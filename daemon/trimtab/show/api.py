@@ -10,6 +10,7 @@ import gzip
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,12 @@ _UNFIT = frozenset({400, 413, 415})
 log = structlog.get_logger()
 
 
+@cache
+def api_document() -> bytes:
+    """What /api/v1/openapi.json answers; a daemon that stands by makes it before it is needed."""
+    return msgspec.json.encode(openapi_document(ROUTES))
+
+
 def people_app(
     *,
     settings: DaemonSettings,
@@ -105,7 +112,7 @@ def people_app(
         digests=digests,
         enrolment=enrolment,
     )
-    document = msgspec.json.encode(openapi_document(ROUTES))
+    document = api_document()
     peers = Peers(settings.metrics.allow_from, key="metrics.allow_from")
     scraped = scraped_routes(door, peers, exposition=exposition, discovery=discovery)
     slow = SlowCalls()

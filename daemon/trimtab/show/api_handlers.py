@@ -33,6 +33,11 @@ def health(people: People, call: Call) -> Health:
     return Health(status="ok", board_age_seconds=max((call.now - published.board.at).total_seconds(), 0.0))
 
 
+def ready(people: People, call: Call) -> Health:
+    """This is the active daemon; one that stands by has an application of its own (standby.py)."""
+    return health(people, call)
+
+
 def board(people: People, call: Call) -> Board:  # noqa: ARG001 - one shape for all handlers
     """The board of the last beat."""
     published = people.box.latest()

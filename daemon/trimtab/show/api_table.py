@@ -43,7 +43,7 @@ def _is_past(query: past.BoardQuery) -> bool:
 ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/healthz", handler=does.health, response=types.Health, scope=Scope.OPEN,
           summary="Whether the daemon answers", tags=("daemon",)),
-    Route(method="GET", path="/readyz", handler=does.health, response=types.Health, scope=Scope.OPEN,
+    Route(method="GET", path="/readyz", handler=does.ready, response=types.Health, scope=Scope.OPEN,
           summary="Whether it is the active daemon; one that stands by answers 503: for load balancers",
           tags=("daemon",)),
     Route(method="GET", path="/api/v1/board", handler=then.board, response=Board, query=past.BoardQuery, scope=_READ,

@@ -10,11 +10,15 @@ from trimtab.model.board import Board, CellState, Strip
 from trimtab.model.command import Mode
 from trimtab.model.window import GpuNow, Window
 from trimtab.show.metrics_alerting import fill_alerting
+from trimtab.show.metrics_certificates import fill_certificates
 from trimtab.show.metrics_facts import ClusterFacts, DaemonFacts, DaemonView
 from trimtab.show.metrics_families import Families, instance_labels, timestamp
+from trimtab.show.metrics_limits import fill_limits
 from trimtab.show.metrics_oncall import fill_oncall
+from trimtab.show.metrics_pair import fill_pair
 from trimtab.show.metrics_plans import fill_plans
 from trimtab.show.metrics_rollup import fill_rollup
+from trimtab.show.metrics_settings import fill_settings
 
 YOUNG_SECONDS = 120.0
 """A daemon has heard of every node that lives by then: twelve reports at the default interval."""
@@ -45,6 +49,7 @@ def fill_daemon(families: Families, view: DaemonView, *, gpu_series_max: int | N
 
 def _fill_facts(families: Families, facts: DaemonFacts) -> None:
     families.add("trimtab_daemon_start_timestamp_seconds", timestamp(facts.started_at))
+    fill_certificates(families, "daemon", facts.certificates)
     for beat in facts.beats:
         families.add("trimtab_beats_total", beat.beats_total, beat.name)
         families.add("trimtab_beat_failures_total", beat.failures_total, beat.name)
@@ -78,14 +83,25 @@ def _fill_facts(families: Families, facts: DaemonFacts) -> None:
     families.add_counts("trimtab_door_answers_total", facts.door_answers_total)
     for (rule, state), count in sorted(facts.command_changes_total.items()):
         families.add("trimtab_command_changes_total", count, rule, state)
+    _fill_parts(families, facts)
+
+
+def _fill_parts(families: Families, facts: DaemonFacts) -> None:
+    """What not every daemon has."""
     if facts.oncall is not None:
         fill_oncall(families, facts.oncall)
     if facts.rollup is not None:
         fill_rollup(families, facts.rollup)
+    if facts.limits is not None:
+        fill_limits(families, facts.limits)
     if facts.cluster is not None:
         _fill_link(families, facts.cluster)
     if facts.alerting is not None:
         fill_alerting(families, facts.alerting)
+    if facts.pair is not None:
+        fill_pair(families, facts.pair)
+    if facts.settings is not None:
+        fill_settings(families, facts.settings)
 
 
 def _fill_link(families: Families, facts: ClusterFacts) -> None:

@@ -11,9 +11,11 @@ from trimtab.model.board import Board
 from trimtab.model.command import Budget
 from trimtab.model.reading import Report
 from trimtab.model.window import Window
+from trimtab.tls import CertificateFacts
 
 if TYPE_CHECKING:
     from trimtab.show.alertmanager.facts import AlertingFacts
+    from trimtab.show.metrics_limits import LimitsFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class AgentFacts:
     credentials_received_total: int | None = None
     enrolment_refusals_total: Mapping[str, int] = field(default_factory=dict)
     """Reason -> times that this node was not let in, or not renewed."""
+    certificates: tuple[CertificateFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,19 @@ class ReadFacts:
     changes_total: int = 0
     missed_changes_total: int = 0
     errors_total: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsFacts:
+    """What came of the last time that the settings were read again while running."""
+
+    is_ok: bool = True
+    at: datetime | None = None
+    """When they were read again; None = not since the start."""
+    failures_total: int = 0
+    trouble: str = ""
+    waiting: tuple[str, ...] = ()
+    """Keys whose new value needs a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +171,7 @@ class DaemonFacts:
     """
 
     version: str = ""
+    certificates: tuple[CertificateFacts, ...] = ()
     started_at: datetime | None = None
     beats: tuple[BeatFacts, ...] = ()
     inbox_reports: int | None = None
@@ -190,8 +207,11 @@ class DaemonFacts:
     """None = no cluster is read through its own API."""
     alerting: AlertingFacts | None = None
     """Alertmanager, both ways; None = the daemon was put together without."""
+    settings: SettingsFacts | None = None
     rollup: RollupFacts | None = None
     """None = roll-ups are turned off."""
+    limits: LimitsFacts | None = None
+    """Disk and connections; None = the daemon was put together without."""
     pair: PairFacts | None = None
     """None = the database is SQLite, of which one daemon is the only one."""
 

@@ -22,6 +22,8 @@ from trimtab.store.faults import sentence_of
 
 BUSY_TIMEOUT_SECONDS = 10.0
 _WRITES = "trimtab_writes"
+TERM = "trimtab_term"
+"""Execution option of connections that write: in whose term (election.py)."""
 
 # A PostgreSQL that vanished without a word must not hold the beat that remembers: give up on a dead peer in 15 s.
 _POSTGRESQL_ARGUMENTS = {
@@ -47,6 +49,7 @@ class Database:
         self._engine = engine
         self._writer = writer or engine
         self._writing = self._writer.execution_options(**{_WRITES: True})
+        self._check: Callable[[Connection], None] | None = None
         # SQLite has one writer at a time: beats and API threads queue here, and the busy time-out is for strangers.
         self._one_writer: AbstractContextManager[Any] = threading.Lock() if self.is_sqlite else nullcontext()
 
@@ -54,7 +57,14 @@ class Database:
     def write(self) -> Iterator[Connection]:
         """One transaction that writes: durable when it returns, nothing happened when it raises StoreError."""
         with self._one_writer, self._translated(), self._writing.begin() as connection:
+            if self._check is not None:
+                self._check(connection)
             yield connection
+
+    def fence(self, check: Callable[[Connection], None], *, term: int) -> None:
+        """From now on each transaction that writes begins with this check, and nothing is written where it raises."""
+        self._writing = self._writer.execution_options(**{_WRITES: True, TERM: term})
+        self._check = check
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -76,6 +86,13 @@ class Database:
         with self.read() as connection:
             return int(connection.execute(sa.text(statement)).scalar_one())
 
+    def shrink_log(self) -> None:
+        """Give the room of SQLite's write-ahead log back to the disk, as far as nobody reads from it."""
+        if self.is_sqlite:
+            with self._one_writer, self._translated(), self._writer.connect() as connection:
+                driver: Any = connection.connection.driver_connection
+                driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def close(self) -> None:
         """Give all connections back."""
         self._engine.dispose()
@@ -89,10 +106,11 @@ class Database:
             raise StoreError(sentence_of(error, place=self.place, password=self._engine.url.password)) from error
 
 
-def open_database(url: str, *, state_directory: Path, is_left_as_it_is: bool = False) -> Database:
+def open_database(url: str, *, state_directory: Path, is_left_as_it_is: bool = False, session: str = "") -> Database:
     """Open and bring up to date. Raises StoreError that says what is wrong, where, and what to do.
 
     `is_left_as_it_is`: only look at what is there; an older schema is not upgraded and nothing is made.
+    `session`: what its connections are called on a PostgreSQL server.
     """
     parsed = _parsed(url)
     if is_left_as_it_is:
@@ -100,7 +118,7 @@ def open_database(url: str, *, state_directory: Path, is_left_as_it_is: bool = F
     if parsed.get_backend_name() == "sqlite":
         make, place = _sqlite(parsed, state_directory)
     else:
-        make, place = _postgresql(parsed)
+        make, place = _postgresql(parsed, session=session)
     database = Database(make(), place=place, writer=make())
     try:
         if is_left_as_it_is:
@@ -113,11 +131,23 @@ def open_database(url: str, *, state_directory: Path, is_left_as_it_is: bool = F
     return database
 
 
+def sqlite_path(url: str, *, state_directory: Path) -> Path | None:
+    """The file of a SQLite database, whatever options its URL has; None = PostgreSQL. Raises StoreError."""
+    return _sqlite_path(_parsed(url), state_directory)
+
+
+def _sqlite_path(url: URL, state_directory: Path) -> Path | None:
+    if url.get_backend_name() != "sqlite":
+        return None
+    if not url.database or url.database == ":memory:":
+        raise StoreError("store.url names no file, so nothing would outlive the daemon. Write sqlite:///trimtab.db.")
+    # A `file:` URI is SQLite's own to read: its options are no part of the file's name.
+    return state_directory / url.database.removeprefix("file:").partition("?")[0]
+
+
 def _check_is_there(url: URL, state_directory: Path) -> None:
-    if url.get_backend_name() != "sqlite" or (url.database or "").startswith("file:"):
-        return
-    path = state_directory / (url.database or "")
-    if not path.is_file():
+    path = _sqlite_path(url, state_directory)
+    if path is not None and not path.is_file():
         raise StoreError(f"{path}: there is no database yet. The daemon makes it at its first start.")
 
 
@@ -137,13 +167,14 @@ def _parsed(url: str) -> URL:
 
 
 def _sqlite(url: URL, state_directory: Path) -> tuple[Callable[[], Engine], str]:
-    if not url.database or url.database == ":memory:":
-        raise StoreError("store.url names no file, so nothing would outlive the daemon. Write sqlite:///trimtab.db.")
-    if not url.database.startswith("file:"):
-        path = state_directory / url.database
-        _make_directory(path.parent)
-        url = url.set(database=str(path))
-    return partial(_sqlite_engine, url), str(url.database)
+    path = _sqlite_path(url, state_directory)
+    assert path is not None
+    _make_directory(path.parent)
+    # A `file:` URI is made whole too: one that is relative would depend on where the daemon was started.
+    database = str(url.database)
+    options = database.partition("?")[2] if database.startswith("file:") else ""
+    database = str(path) if not database.startswith("file:") else f"file:{path}" + (f"?{options}" if options else "")
+    return partial(_sqlite_engine, url.set(database=database)), str(path)
 
 
 def _sqlite_engine(url: URL) -> Engine:
@@ -186,9 +217,10 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _postgresql(url: URL) -> tuple[Callable[[], Engine], str]:
+def _postgresql(url: URL, *, session: str) -> tuple[Callable[[], Engine], str]:
     url = url.set(drivername="postgresql+psycopg")
     arguments = {key: value for key, value in _POSTGRESQL_ARGUMENTS.items() if key not in url.query}
+    arguments |= {"application_name": session} if session else {}
     # pre_ping: a server that was restarted costs nothing but the transaction that it cut.
     make = partial(sa.create_engine, url, connect_args=arguments, pool_pre_ping=True, pool_size=4, max_overflow=8)
     return make, url.set(drivername="postgresql").render_as_string(hide_password=True)

@@ -13,6 +13,7 @@ from sqlalchemy.engine import Connection
 from trimtab.clock import from_unix_ms, unix_ms
 from trimtab.model.command import AuditLine
 from trimtab.model.standing import Standing, StandingKind
+from trimtab.store.database import TERM
 from trimtab.store.facts import Facts
 from trimtab.store.tables import audit, meta, standing
 from trimtab.store.text import clean, from_json, to_json
@@ -91,8 +92,11 @@ class StandingFacts(Facts):
         )
 
 
-def write_lines(connection: Connection, cluster: str, lines: Iterable[AuditLine]) -> None:
-    """Append audit lines within a transaction."""
+def write_lines(
+    connection: Connection, cluster: str, lines: Iterable[AuditLine], *, term: int | None = None
+) -> None:
+    """Append audit lines within a transaction, each with the term that it was written in."""
+    written_in = connection.get_execution_options().get(TERM) if term is None else term
     rows = [
         {
             "cluster": cluster,
@@ -102,6 +106,7 @@ def write_lines(connection: Connection, cluster: str, lines: Iterable[AuditLine]
             "why": clean(line.why),
             "command_id": line.command_id,
             "finding_id": line.finding_id,
+            "term": written_in,
         }
         for line in lines
     ]

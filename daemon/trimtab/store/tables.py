@@ -193,6 +193,7 @@ audit = Table(
     Column("why", Text, nullable=False),
     Column("command_id", BigInteger),
     Column("finding_id", BigInteger),
+    Column("term", BigInteger),  # of the daemon that wrote it (tables_pair.py); null on SQLite and by verbs
     Index(None, "cluster", "at_ms"),
 )
 
