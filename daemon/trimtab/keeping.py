@@ -5,16 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from trimtab.chores import Chore
 from trimtab.clock import Clock
+from trimtab.disk import DiskWatch, disk_beat
 from trimtab.link import Link
 from trimtab.loop import Beat
 from trimtab.settings import DaemonSettings
 from trimtab.show.metrics_facts import RollupFacts
 from trimtab.store.database import Database
 from trimtab.store.history import History
+from trimtab.store.journal import Journal
 from trimtab.store.past import Past
+from trimtab.store.quota import Quota
 from trimtab.store.retention import Retention
 from trimtab.store.rollup import Rollup, RollupCounts
 from trimtab.store.rollup_shift import Shift
@@ -34,6 +38,7 @@ class Keeping:
     beats: tuple[Beat, ...]
     chores: tuple[Chore, ...]
     ended: threading.Event
+    disk: DiskWatch
 
     def facts(self) -> RollupFacts | None:
         """How the roll-ups are, for /metrics."""
@@ -57,13 +62,16 @@ def keeping_of(
     history: History,
     clock: Clock,
     link: Link | None = None,
-    history_clock: HistoryClock | None = None,
+    journal: Journal | None = None,
 ) -> Keeping:
     """Open the roll-ups where the last daemon left them. Raises StoreError."""
-    ages = history_clock or HistoryClock(clock, newest=None)
+    journal = journal or Journal(database)
+    ages = HistoryClock(clock, newest=journal.newest_received_at())
     past, wanted, ended = Past(database, history), settings.rollup, threading.Event()
+    watch = DiskWatch(settings, quota=Quota(database, settings.disk), ages=ages, ended=ended)
+    disk, prune = disk_beat(watch, settings, clock), _prune_of(settings, journal, ages)
     if not wanted.is_on:
-        return Keeping(past=past, rollup=None, beats=(), chores=(), ended=ended)
+        return Keeping(past=past, rollup=None, beats=(disk,), chores=(prune,), ended=ended, disk=watch)
 
     def make(counts: RollupCounts) -> Rollup:
         return Rollup(
@@ -81,8 +89,9 @@ def keeping_of(
     return Keeping(
         past=past,
         rollup=shift,
-        beats=(Beat("roll", shift.roll, interval_seconds=wanted.interval_seconds, clock=clock),),
+        beats=(Beat("roll", shift.roll, interval_seconds=wanted.interval_seconds, clock=clock), disk),
         chores=(
+            prune,
             Chore(
                 name="prune_rollups",  # each tier has its days
                 minutes=PRUNE_MINUTES,
@@ -90,7 +99,17 @@ def keeping_of(
             ),
         ),
         ended=ended,
+        disk=watch,
     )
+
+
+def _prune_of(settings: DaemonSettings, journal: Journal, ages: HistoryClock) -> Chore:
+    days = settings.store.journal_days
+
+    def prune() -> str:
+        return f"{journal.prune(ages.now() - timedelta(days=days))} reports older than {days:g} days left the journal"
+
+    return Chore(name="prune", minutes=PRUNE_MINUTES, run=prune)  # raw reports are kept for days, not for ever
 
 
 def _is_standby(database: Database, link: Link | None, clock: Clock) -> Callable[[], bool]:

@@ -65,7 +65,7 @@ def daemon_disk_read_only(home: Path) -> Row:
             "ext4 error (errors=remount-ro); unmounted, checked, mounted, daemon started again",
             log=said,
             status=status,
-            metric="trimtab_beat_failures_total{beat=\"remember\"} rises",
+            metric='trimtab_beat_failures_total{beat="remember"} rises',
             alert="TrimtabBeatFailing, TrimtabAgentNotDelivering",
         )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -125,11 +126,12 @@ def scene(
     database_url: str = "sqlite:///trimtab.db",
     agents: int = 2,
     settings: str = "",
+    more: Mapping[str, str] = MappingProxyType({}),
     agent_settings: str = "",
     disks: dict[str, int] | None = None,
     prepare: Callable[[Running], None] = lambda process: None,
 ) -> Iterator[Scene]:
-    """All up and reports flowing. `disks`: place under `home` -> megabytes of a disk of its own."""
+    """All up and reports flowing. `more`: lines for a section of the daemon's settings; `disks`: place under `home` -> megabytes of a disk of its own."""
     with ExitStack() as stack:
         made: dict[str, Disk] = {}
         for place, megabytes in (disks or {}).items():
@@ -137,15 +139,17 @@ def scene(
             stack.callback(made[place].close)
         daemon = Daemon(home, database_url=database_url, settings=settings)
         stack.callback(daemon.close)
+        text = daemon.settings_file.read_text(encoding="utf-8")
+        for section, lines in more.items():
+            text = text.replace(f"[{section}]\n", f"[{section}]\n{lines}\n")
+        daemon.settings_file.write_text(text, encoding="utf-8")
         prepare(daemon)
         daemon.up()
         driver = Driver(home)
         fleet = []
         for number in range(agents):
             node = f"gpu-{number:02d}"
-            agent = Agent(
-                home, driver, node=node, daemon=daemon, token=daemon.token_of(node), settings=agent_settings
-            )
+            agent = Agent(home, driver, node=node, daemon=daemon, token=daemon.token_of(node), settings=agent_settings)
             stack.callback(agent.close)
             prepare(agent)
             agent.start()
