@@ -19,7 +19,7 @@ from trimtab.errors import SettingsError
 from trimtab.listener import Listener, split_listen
 from trimtab.settings import DaemonSettings, IngestSettings, PeopleSettings
 from trimtab.ship.client_certificates import ClientRule, RevokedSerials
-from trimtab.tls import CertificateFacts, ServerTls
+from trimtab.tls import CertificateFacts, ServerTls, facts_of
 
 log = structlog.get_logger()
 
@@ -133,12 +133,12 @@ class Certificates:
             yield from tls.facts
         if self.authority is not None:
             file = str(ca_directory(self._given) / pki.CA_FILE)
-            yield CertificateFacts(use="ca", ends_at=self.authority.ends_at, file=file, trouble=self._trouble)
+            yield facts_of("ca", self.authority.ends_at, now=self._clock.now(), file=file, trouble=self._trouble)
         client_ca = self._given.ingest.client_ca_file
         if client_ca:
             with suppress(pki.CertificateError):  # the listener says so
                 ends_at = min(pki.ends_at(one) for one in pki.read_certificates(Path(client_ca)))
-                yield CertificateFacts(use="client_ca", ends_at=ends_at, file=client_ca)
+                yield facts_of("client_ca", ends_at, now=self._clock.now(), file=client_ca)
 
     @property
     def _has_own(self) -> bool:

@@ -17,6 +17,7 @@ from trimtab.clock import Clock, count_text
 from trimtab.errors import TrimtabError
 from trimtab.service import Service
 from trimtab.settings import AgentSettings, DaemonSettings, from_table
+from trimtab.show.metrics_facts import SettingsFacts
 
 log = structlog.get_logger()
 
@@ -154,6 +155,17 @@ class Reloader(Generic[S]):
     def waiting(self) -> tuple[str, ...]:
         """Keys of the file that need a restart to be in force."""
         return self.last.waiting if self.last is not None and self.last.is_ok else ()
+
+    def facts(self) -> SettingsFacts:
+        """For /metrics and doctor."""
+        last = self.last
+        return SettingsFacts(
+            is_ok=last is None or last.is_ok,
+            at=last.at if last is not None else None,
+            failures_total=self.failures_total,
+            trouble=self.trouble,
+            waiting=self.waiting,
+        )
 
     def _take(self, new: S) -> Reloaded:
         table, now, then = _table(self._started), _table(self.settings), _table(new)

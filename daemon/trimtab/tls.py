@@ -9,12 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import structlog
-
 from trimtab.clock import Clock, SystemClock, iso
 from trimtab.errors import SettingsError, TrimtabError
-
-log = structlog.get_logger()
 
 ClientCertificates = Literal["off", "wanted", "required"]
 PEER = "peer_certificate"
@@ -32,9 +28,17 @@ class CertificateFacts:
     use: str
     """ingest, people, ca, client_ca, client, metrics."""
     ends_at: datetime
+    remaining_seconds: float
+    """Until then, by a real clock; below 0 once it has ended."""
     file: str = ""
     trouble: str = ""
     """Why the files on disk are not in force (the last good ones are); empty while they are."""
+
+
+def facts_of(use: str, ends_at: datetime, *, now: datetime, file: str, trouble: str = "") -> CertificateFacts:
+    """The facts of one certificate at this moment of a real clock."""
+    left = (ends_at - now).total_seconds()
+    return CertificateFacts(use=use, ends_at=ends_at, remaining_seconds=left, file=file, trouble=trouble)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,7 @@ class ServerTls:
         self._ends_at = self._ends()
         if self._ends_at is not None and self._ends_at <= self._clock.now():
             self.trouble = f"{files.certificate_file} ended at {iso(self._ends_at)}: nobody will trust this listener"
-            log.error("a listener's certificate has ended", listener=name, why=self.trouble)
+            log_of().error("a listener's certificate has ended", listener=name, why=self.trouble)
 
     def look(self, *, is_asked: bool = False) -> str:
         """Read the files anew where they have changed, and say what came of it; "" = nothing has changed.
@@ -96,12 +100,14 @@ class ServerTls:
         except (OSError, ssl.SSLError, TrimtabError) as error:
             self._refused = stamps
             self.trouble = f"{self._sentence(error)} The last good ones stay in force."
-            log.warning("new certificate files cannot be used", listener=self.name, why=self.trouble)
+            log_of().warning("new certificate files cannot be used", listener=self.name, why=self.trouble)
             return self.trouble
         self._current, self._in_force, self._refused, self.trouble = made, stamps, None, ""
         self._ends_at = self._ends()
         self.reloads_total += 1
-        log.info("certificate files read again", listener=self.name, ends_at=iso(self._ends_at or self._clock.now()))
+        log_of().info(
+            "certificate files read again", listener=self.name, ends_at=iso(self._ends_at or self._clock.now())
+        )
         return f"{self.name}: certificate read again"
 
     @property
@@ -110,7 +116,7 @@ class ServerTls:
         if self._ends_at is None:
             return ()
         file = self.files.certificate_file
-        return (CertificateFacts(use=self.name, ends_at=self._ends_at, file=file, trouble=self.trouble),)
+        return (facts_of(self.name, self._ends_at, now=self._clock.now(), file=file, trouble=self.trouble),)
 
     def _made(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -170,6 +176,13 @@ class PeerCertificate:
 def no_password() -> str:
     """In place of a locked key's password: OpenSSL would ask on the terminal, and a daemon wait there for ever."""
     raise TrimtabError("the key is locked by a password; write it without one, readable by this process's user alone")
+
+
+def log_of() -> Any:  # noqa: ANN401 - structlog's own
+    """structlog, once there is something to say: with it comes rich, which a reader of /metrics does not need."""
+    import structlog  # noqa: PLC0415
+
+    return structlog.get_logger()
 
 
 def _holds_certificate(path: str) -> bool:

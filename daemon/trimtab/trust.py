@@ -7,13 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-import structlog
-
 from trimtab.clock import Clock, SystemClock, iso
 from trimtab.errors import SettingsError, TrimtabError
-from trimtab.tls import CertificateFacts, no_password, stamp_of
-
-log = structlog.get_logger()
+from trimtab.tls import CertificateFacts, facts_of, log_of, no_password, stamp_of
 
 LOOK_SECONDS = 2.0
 """The files are looked at this often at most: three stats."""
@@ -71,15 +67,13 @@ class Trust:
     @property
     def facts(self) -> tuple[CertificateFacts, ...]:
         """What is in force, and when it ends."""
-        found = []
-        if self._ends_at is not None:
-            file = self.files.certificate_file
-            found.append(CertificateFacts(use="client", ends_at=self._ends_at, file=file, trouble=self.trouble))
-        if self._ca_ends_at is not None:
-            found.append(
-                CertificateFacts(use="ca", ends_at=self._ca_ends_at, file=self.files.ca_file, trouble=self.trouble)
-            )
-        return tuple(found)
+        files, now = self.files, self._clock.now()
+        held = (("client", self._ends_at, files.certificate_file), ("ca", self._ca_ends_at, files.ca_file))
+        return tuple(
+            facts_of(use, ends_at, now=now, file=file, trouble=self.trouble)
+            for use, ends_at, file in held
+            if ends_at is not None
+        )
 
     def _take(self, stamps: tuple[object, ...]) -> bool:
         try:
@@ -87,10 +81,10 @@ class Trust:
         except (OSError, ssl.SSLError, TrimtabError) as error:
             self._refused = stamps
             self.trouble = f"{self._sentence(error)} The last good ones stay in force."
-            log.warning("new certificate files cannot be used", why=self.trouble)
+            log_of().warning("new certificate files cannot be used", why=self.trouble)
             return False
         self._in_force, self._refused, self.trouble = stamps, None, ""
-        log.info("certificate files read again", ca_file=self.files.ca_file, client=self.files.certificate_file)
+        log_of().info("certificate files read again", ca_file=self.files.ca_file, client=self.files.certificate_file)
         return True
 
     def _has_ended(self) -> bool:
@@ -111,7 +105,7 @@ class Trust:
         if self.is_shown:
             context.load_cert_chain(files.certificate_file, files.key_file or None, password=no_password)
         elif self._ends_at is not None:
-            log.error("the client certificate has ended and is not shown", file=files.certificate_file,
+            log_of().error("the client certificate has ended and is not shown", file=files.certificate_file,
                       ended_at=iso(self._ends_at))  # fmt: skip
         return context
 

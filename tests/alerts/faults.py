@@ -319,6 +319,9 @@ THE_DAEMON: tuple[Fault, ...] = (
     _daemon("TrimtabPagedTwice", "trimtab_alertmanager_doubled_incidents", "paged_twice", Gauge(0, 2),
             for_minutes=10),
     _daemon("TrimtabRollupLate", "trimtab_rollup_lag_seconds", "rollup", Gauge(90, 900), for_minutes=5),
+    _daemon("TrimtabCertificateEnds", "trimtab_daemon_certificate_remaining_seconds", "certificate:daemon:9740:ingest",
+            Gauge(5_000_000, 600_000), label='certificate="ingest"', for_minutes=10,
+            labels={**_ON_DAEMON, "certificate": "ingest"}),
     _daemon("TrimtabReleaseStuck", "trimtab_release_left", "release", Gauge(None, 3), label=_OF_CLUSTER,
             for_minutes=60, labels={"cluster": CLUSTER}),
 )  # fmt: skip

@@ -26,7 +26,9 @@ from trimtab.show.metrics_facts import (
     OnCallFacts,
     ReadFacts,
     RollupFacts,
+    SettingsFacts,
 )
+from trimtab.tls import facts_of
 
 
 def every_value() -> dict[str, float]:
@@ -49,6 +51,10 @@ def an_agent_view(**changes: object) -> AgentView:
     report = replace(a_report("gpu-00"), **said)
     facts = AgentFacts(
         version="0.1.0",
+        certificates=(
+            facts_of("client", START + timedelta(days=30), now=START, file="/etc/trimtab/client.pem"),
+            facts_of("ca", START + timedelta(days=3650), now=START, file="/etc/trimtab/ca.pem", trouble="It is empty."),
+        ),
         ticks_total=10,
         ticks_dropped_total=1,
         tick_seconds=0.02,
@@ -66,12 +72,20 @@ def an_agent_view(**changes: object) -> AgentView:
         collector_errors_total={"nvml": 0},
         bad_samples_total=1,
         events_total={("xid", "79"): 1},
+        is_enrolled=True,
+        credential_expires_at=START + timedelta(days=90),
+        credentials_received_total=2,
+        enrolment_refusals_total={"expired": 1},
     )
     return AgentView(now=START + timedelta(seconds=4), report=report, facts=facts)
 
 
 FACTS = DaemonFacts(
     version="0.1.0",
+    certificates=(
+        facts_of("ingest", START + timedelta(days=60), now=START, file="/var/lib/trimtab/ca/server.pem"),
+        facts_of("people", START + timedelta(days=90), now=START, file="/etc/ssl/people.pem"),
+    ),
     started_at=START,
     beats=(
         BeatFacts(name="judge", interval_seconds=5.0, beats_total=120, age_seconds=2.0, sentence="1 finding opened"),
@@ -107,6 +121,7 @@ FACTS = DaemonFacts(
         attempts_total={("ops", "delivered"): 12, ("ops", "put_off"): 3},
     ),
     alerting=ALERTING,
+    settings=SettingsFacts(is_ok=False, at=START, failures_total=1, trouble="not TOML", waiting=("people.listen",)),
     rollup=RollupFacts(
         rows_total={"1m": 32_000, "15m": 2_100, "1h": 500},
         failures_total=1,

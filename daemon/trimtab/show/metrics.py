@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from trimtab.model.reading import EventKind, EventSource, GpuReading
 from trimtab.model.window import Window
 from trimtab.settings.exposition import AgentMetricsSettings
+from trimtab.show.metrics_certificates import fill_certificates
 from trimtab.show.metrics_daemon import fill_daemon
 from trimtab.show.metrics_dcgm import DcgmFamilies, with_counters
 from trimtab.show.metrics_facts import AgentView, DaemonView
@@ -170,10 +171,15 @@ def _fill_agent(families: Families, view: AgentView, cluster: str, node: str) ->
         ("acknowledged_total", facts.acknowledged_total),
         ("acknowledged_timestamp_seconds", timestamp(facts.acknowledged_at)),
         ("send_failures_total", facts.send_failures_total),
+        ("enrolled", None if facts.is_enrolled is None else int(facts.is_enrolled)),
+        ("credential_end_timestamp_seconds", timestamp(facts.credential_expires_at)),
+        ("credentials_received_total", facts.credentials_received_total),
     ):
         families.add(f"trimtab_agent_{name}", value, *place)
+    fill_certificates(families, "agent", facts.certificates, *place)
     families.add_counts("trimtab_agent_collector_seconds", facts.collector_seconds, *place)
     families.add_counts("trimtab_agent_collector_errors_total", facts.collector_errors_total, *place)
+    families.add_counts("trimtab_agent_enrolment_refusals_total", facts.enrolment_refusals_total, *place)
     for (kind, code), count in sorted(facts.events_total.items()):
         families.add("trimtab_node_events_total", count, *place, kind, code)
 

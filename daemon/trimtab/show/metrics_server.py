@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hmac
 import socket
-import ssl
 import threading
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
@@ -20,8 +19,10 @@ from trimtab.settings import read_token
 from trimtab.settings.exposition import AgentMetricsSettings
 from trimtab.show.peers import Peers
 from trimtab.show.refusals import Answer, Refusals
+from trimtab.tls import CertificateFacts, ServerTls, TlsFiles
 
 GZIP_BYTES_MIN = 1024
+LOOK_TURNS = 4
 REQUEST_SECONDS_MAX = 20.0
 """A reader that goes silent in the middle of a request is let go."""
 
@@ -56,8 +57,7 @@ class MetricsServer:
         self.port: int = self._server.server_port
         self.scheme = "https" if settings.certificate_file else "http"
         self.host = host
-        if settings.certificate_file:
-            self._server.socket = self._tls(settings)
+        self._tls = self._with_tls(settings) if settings.certificate_file else None
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
 
@@ -73,18 +73,24 @@ class MetricsServer:
         self._server.server_close()
         self._thread.join(5.0)
 
-    def _tls(self, settings: AgentMetricsSettings) -> ssl.SSLSocket:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    @property
+    def certificates(self) -> tuple[CertificateFacts, ...]:
+        """What it serves by, if it does by TLS."""
+        return self._tls.facts if self._tls is not None else ()
+
+    def _with_tls(self, settings: AgentMetricsSettings) -> ServerTls:
+        files = TlsFiles(certificate_file=settings.certificate_file, key_file=settings.key_file)
         try:
-            context.load_cert_chain(settings.certificate_file, settings.key_file)
-        except (OSError, ssl.SSLError) as error:
+            tls = ServerTls("metrics", files)
+        except SettingsError:
             self._server.server_close()
-            raise SettingsError(
-                f"metrics.certificate_file = {settings.certificate_file}, metrics.key_file = {settings.key_file}: "
-                f"{error.strerror or error}. Both must be PEM files that the agent can read, and belong together."
-            ) from error
+            raise
         # The handshake is left to the thread of each connection, so that a silent peer holds up nobody else.
-        return context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self._server.socket = tls.context.wrap_socket(
+            self._server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        self._server.look = tls.look  # type: ignore[attr-defined] # of the class that is made below
+        return tls
 
     def _answer(self, environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
         status, headers, body = self._found(environ)
@@ -167,6 +173,14 @@ def _server_class(host: str) -> type[WSGIServer]:
     class Server(ThreadingMixIn, WSGIServer):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         daemon_threads = True
+        look: Callable[[], object] = staticmethod(str)
+        turns = 0
+
+        def service_actions(self) -> None:
+            """Each half second, while nobody connects too: are there new certificate files?"""
+            self.turns += 1
+            if self.turns % LOOK_TURNS == 0:
+                self.look()
 
         def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's own
             """A reader that goes away in the middle is its own affair."""

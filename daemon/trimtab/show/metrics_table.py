@@ -96,7 +96,7 @@ OWN: tuple[OwnMetric, ...] = (
               help="Times that the agent was not let in or not renewed: used, expired, other_node, withdrawn, revoked, "
                    "replaced, unknown, already_enrolled, out_of_reach and others."),
     OwnMetric(name="trimtab_agent_certificate_remaining_seconds", labels=(*_NODE, "certificate"), agent=True,
-              help="How long a certificate that the agent uses is good yet: client, ca, metrics. Below 0 = it has ended."),
+              help="How long a certificate of the agent is good yet: client, ca, metrics. Below 0 = ended."),
     OwnMetric(name="trimtab_agent_certificate_unusable", labels=(*_NODE, "certificate"), agent=True,
               help="1 while the files on disk cannot be used and the last good ones are in force."),
     OwnMetric(name="trimtab_daemon_certificate_remaining_seconds", labels=("certificate",), daemon=True,
