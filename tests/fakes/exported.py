@@ -121,7 +121,7 @@ FACTS = DaemonFacts(
         attempts_total={("ops", "delivered"): 12, ("ops", "put_off"): 3},
     ),
     alerting=ALERTING,
-    settings=SettingsFacts(is_ok=False, at=START, failures_total=1, trouble="not TOML", waiting=("people.listen",)),
+    settings=SettingsFacts(at=START, failures_total=1, waiting=("people.listen",)),
     rollup=RollupFacts(
         rows_total={"1m": 32_000, "15m": 2_100, "1h": 500},
         failures_total=1,

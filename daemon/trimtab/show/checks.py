@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from trimtab.clock import age_text, count_text
 from trimtab.show.alertmanager.facts import alerting_checks
 from trimtab.show.api_types import Check
+from trimtab.show.checks_certificates import certificate_checks
+from trimtab.show.checks_settings import settings_checks
 from trimtab.show.metrics_facts import BeatFacts, DaemonView
 
 LATE_BEATS = 3
@@ -18,7 +20,15 @@ INBOX_FULL_RATIO = 0.5
 def daemon_checks(view: DaemonView) -> tuple[Check, ...]:
     """The checks, in the order of the path."""
     beats = (_beat(beat) for beat in view.facts.beats)
-    return (*_inbox(view), *beats, *_sight(view), *_detectors(view), *_alerting(view))
+    return (
+        *settings_checks(view.facts.settings),
+        *_inbox(view),
+        *beats,
+        *_sight(view),
+        *_detectors(view),
+        *_alerting(view),
+        *certificate_checks(view.facts.certificates),
+    )
 
 
 def _alerting(view: DaemonView) -> Iterable[Check]:
