@@ -106,12 +106,18 @@ def membership_facts(membership: Membership) -> dict[str, Any]:
     }
 
 
-def enrolment_trouble(settings: AgentSettings) -> str:
-    """What the agent left word of for `trimtab doctor`; empty where all is well."""
+def enrolment_of(settings: AgentSettings) -> tuple[Kept | None, str] | None:
+    """The credential on disk, and the trouble that the agent left word of; None where none is wanted. SettingsError."""
+    if settings.token_file or TOKEN_ENVIRONMENT in os.environ or not _is_wanted(settings):
+        return None
+    directory = Path(settings.credential_directory)
     try:
-        return (Path(settings.credential_directory) / TROUBLE_FILE).read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
+        trouble = (directory / TROUBLE_FILE).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        trouble = ""
+    except OSError as error:
+        raise SettingsError(f"{directory}: {error.strerror}: whether this node is enrolled cannot be seen.") from error
+    return Keyring(directory).kept, trouble
 
 
 def _remove(file: str) -> None:
@@ -122,7 +128,10 @@ def _remove(file: str) -> None:
 
 
 def _is_wanted(settings: AgentSettings) -> bool:
-    has_credential = (Path(settings.credential_directory) / CREDENTIAL_FILE).exists()
+    try:
+        has_credential = (Path(settings.credential_directory) / CREDENTIAL_FILE).exists()
+    except PermissionError:
+        has_credential = True  # there is a directory that is not ours to look into: whoever reads it says so
     has_token = bool(settings.join_token_file) or _handed_over() is not None or JOIN_TOKEN_ENVIRONMENT in os.environ
     return has_credential or has_token
 

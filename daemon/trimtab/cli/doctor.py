@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from trimtab.cli.client import Client, DaemonSaysNo, asked_of, say_json
+from trimtab.cli.doctor_enrolment import AGENT_SETTINGS, enrolment_checks
 from trimtab.cli.exits import Exit
 from trimtab.cli.place import Asked, find
 from trimtab.cli.text import paragraph, say, width
@@ -47,11 +48,13 @@ _AGENT_KEYS = tuple(name for name in AgentSettings.__struct_fields__ if name not
     "--ca-file", envvar="TRIMTAB_CA_FILE", metavar="FILE", help="CA certificate, where the daemon speaks TLS."
 )
 @click.option("--json", "is_json", is_flag=True, help="The same data as JSON.")
+@click.option("--quiet", "-q", "is_quiet", is_flag=True, help="Say only what is not well: for scripts and units.")
 def doctor(
     *,
     settings_file: Path | None,
     is_cluster: bool,
     is_json: bool,
+    is_quiet: bool,
     **asked: str | None,
 ) -> None:
     """Look at this host and at the daemon, and say what is not as it should be, with the fix.
@@ -73,6 +76,8 @@ def doctor(
     checks = [*_checks(settings_file, asked_of(asked), is_cluster=is_cluster)]
     if is_json:
         say_json(msgspec.json.encode(Doctor(checks=tuple(checks))))
+    elif is_quiet:
+        say(line for check in checks if not check.is_ok for line in _lines(check))
     else:
         say(line for check in checks for line in _lines(check))
         if settings_file and not is_cluster and all(check.is_ok for check in checks):
@@ -87,8 +92,17 @@ def _checks(settings_file: Path | None, asked: Asked, *, is_cluster: bool) -> It
 
         return cluster_checks(settings_file)
     if settings_file:
-        return settings_checks(settings_file)
-    return (*node_checks(), *daemon_checks(asked))
+        return (*settings_checks(settings_file), *_enrolment(settings_file, is_note=True))
+    return (*node_checks(), *_enrolment(AGENT_SETTINGS, is_note=False), *daemon_checks(asked))
+
+
+def _enrolment(path: Path, *, is_note: bool) -> Iterable[Check]:
+    """Of an agent's settings file; one that is not there or cannot be read is another check's."""
+    with contextlib.suppress(SettingsError):
+        settings = _read(path)[1]
+        if path.exists() and isinstance(settings, AgentSettings):
+            return tuple(enrolment_checks(settings, is_note=is_note))
+    return ()
 
 
 def settings_checks(path: Path) -> Iterable[Check]:
