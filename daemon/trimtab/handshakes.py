@@ -33,6 +33,7 @@ class Trouble(Enum):
     CLIENT_REFUSED = "client_refused"
     FILE = "file"
     CUT = "cut"
+    RESET = "reset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,6 @@ _BY_REASON: tuple[tuple[str, Trouble], ...] = (
     ("NO_CERTIFICATE_OR_CRL_FOUND", Trouble.FILE),
     ("PEM_LIB", Trouble.FILE),
     ("KEY_VALUES_MISMATCH", Trouble.FILE),
-    ("UNEXPECTED_EOF", Trouble.CUT),
 )
 
 _BY_TEXT: tuple[tuple[str, Trouble], ...] = (
@@ -102,12 +102,14 @@ def trouble_of(error: BaseException, *, is_tls: bool) -> Trouble | None:
     for one in _chain(error):
         if isinstance(one, ssl.SSLCertVerificationError):
             return _BY_VERIFY_CODE.get(one.verify_code, Trouble.UNKNOWN_CA)
+        if isinstance(one, ssl.SSLEOFError):
+            return Trouble.CUT
         if isinstance(one, ssl.SSLError):
             found = _of_reason(one)
             if found is not None:
                 return found
         if isinstance(one, ConnectionResetError | BrokenPipeError | http.client.RemoteDisconnected):
-            return Trouble.CUT if is_tls else Trouble.NEEDS_TLS
+            return Trouble.RESET if is_tls else Trouble.NEEDS_TLS
     return None
 
 
@@ -126,8 +128,10 @@ def sentence_of(
     """
     parts = urlsplit(url)
     trouble = trouble_of(error, is_tls=parts.scheme == "https")
-    if trouble is None or (trouble is Trouble.CUT and not is_shown):
-        return None
+    if trouble is None or (trouble is Trouble.RESET and not is_shown):
+        return None  # any connection may be reset
+    if trouble is Trouble.CUT and is_shown:
+        trouble = Trouble.RESET  # many servers say no more than this to a certificate that they do not trust
     return told(trouble, host=_place(url), name=parts.hostname or "", keys=keys, ca_file=ca_file, now=now)
 
 
@@ -220,9 +224,13 @@ class _Teller:
         return f"{self.host} cannot be asked by TLS: {which}{held} is no PEM file that can be read. Correct the file."
 
     def cut(self) -> str:
+        wish = f"It may ask for a client certificate: {self._certificate()} Or" if self.keys.certificate else "Perhaps"
+        return f"{self.host} hung up in the middle of TLS. {wish} it speaks no version of TLS that is spoken here."
+
+    def reset(self) -> str:
         return (
-            f"{self.host} hung up after our client certificate was shown: it may not trust the CA that signed it. "
-            f"{self._anew()}"
+            f"{self.host} hung up after our client certificate was shown. If this goes on, it does not trust the CA "
+            f"that signed it. {self._anew()}"
         )
 
     def _clock(self, how: str) -> str:

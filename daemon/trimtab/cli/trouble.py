@@ -15,7 +15,7 @@ def sentence_of(error: Exception, place: Place) -> str:
     """What went wrong between here and the daemon."""
     parts = urlsplit(place.url)
     trouble = handshakes.trouble_of(error, is_tls=parts.scheme == "https")
-    if trouble is not None and trouble is not handshakes.Trouble.CUT:
+    if trouble is not None and trouble is not handshakes.Trouble.RESET:
         said = handshakes.sentence_of(error, url=place.url, keys=KEYS, ca_file=place.ca_file or "")
         return f"{said} (The address is from {place.said_by}.)"
     said = " ".join(str(one) for one in _chain(error))
