@@ -15,6 +15,7 @@ from tests.system.processes import CLUSTER, eventually
 
 from trimtab.clock import SystemClock
 from trimtab.collect.kernel_log import HostTime, KernelLogFollower
+from trimtab.model.advice import Finding
 from trimtab.model.reading import Event, EventSource
 from trimtab.outbound import session
 from trimtab.ship.wire import MSGPACK, ZSTD, encode_reports
@@ -61,9 +62,9 @@ def hall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
         made.close()
 
 
-def about(hall: Hall, node: str) -> list[str]:
+def about(hall: Hall, node: str) -> list[Finding]:
     found = hall.daemon.board().findings
-    return [item.finding.action.value for item in found if item.finding.subject.node == node]
+    return [item.finding for item in found if item.finding.subject.node == node]
 
 
 def test_what_a_user_writes_to_kmsg_takes_no_node_out_and_what_the_kernel_writes_does(
@@ -75,13 +76,18 @@ def test_what_a_user_writes_to_kmsg_takes_no_node_out_and_what_the_kernel_writes
     told = heard(tmp_path / "told", kmsg(0, FALLEN))
     assert [event.source for event in told] == [EventSource.KERNEL]
     tell(hall, "broken", 1, told)
-    eventually(lambda: about(hall, "broken"), said=hall.daemon.tail)
-    assert not {"cordon_reset", "cordon_reboot", "hardware_rma", "reset_after_drain"} & set(about(hall, "victim"))
+    (true,) = eventually(lambda: about(hall, "broken"), said=hall.daemon.tail)
+    assert true.is_corroborated
+    for finding in about(hall, "victim"):
+        assert not finding.is_corroborated, finding
+        assert "No move rests on it" in finding.against[0].text
+    recommended = {row.command.recommendation.subject.node for row in hall.daemon.board().commands}
+    assert "victim" not in recommended
 
 
 def test_the_journal_says_kernel_of_what_a_user_wrote_and_is_not_believed(tmp_path: Path) -> None:
     """journald stamps whatever comes from /dev/kmsg as kernel transport; the facility tells."""
-    from trimtab.collect.kernel_records import read_line  # noqa: PLC0415 - one test's
+    from trimtab.collect.kernel_records import read_line
 
     now = SystemClock().now()
     for stamps in (

@@ -44,5 +44,12 @@ def _entry(head: str, value: object, depth: int) -> Iterator[str]:
 
 
 def _scalar(value: object) -> str:
-    """A JSON scalar is a YAML scalar: nothing in it can be taken for something else."""
-    return json.dumps(value, ensure_ascii=False)
+    """A JSON scalar is a YAML scalar: nothing in it can be taken for something else.
+
+    Of what is not printable some ends a line in YAML and some is not allowed there: all of it is written by number.
+    """
+    return "".join(map(_shown, json.dumps(value, ensure_ascii=False)))
+
+
+def _shown(character: str) -> str:
+    return character if character.isprintable() else f"\\U{ord(character):08x}"

@@ -16,11 +16,12 @@ from typing import IO
 
 import sqlalchemy as sa
 
+from trimtab import __version__
 from trimtab.errors import StoreError
 from trimtab.store import schema
 from trimtab.store.commands import command_floor_key
 from trimtab.store.database import Database, open_database
-from trimtab.store.every_table import metadata
+from trimtab.store.every_table import VERSION_TABLE, metadata
 from trimtab.store.postings import numbers_key
 from trimtab.store.tables import commands
 
@@ -190,6 +191,8 @@ def _check_backup(backup: Path) -> None:
     try:
         said = [row[0] for row in source.execute("PRAGMA integrity_check(5)")]
         names = {row[0] for row in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        asked = f"SELECT version_num FROM {VERSION_TABLE}"
+        revision = next((row[0] for row in source.execute(asked)), None) if VERSION_TABLE in names else None
     except sqlite3.Error as error:
         raise StoreError(f"{backup} is no backup of trimtab: {error}") from error
     finally:
@@ -198,9 +201,14 @@ def _check_backup(backup: Path) -> None:
         raise StoreError(f"{backup} is damaged: {said[0]}. Nothing was changed.")
     if "journal" not in names or "commands" not in names:
         raise StoreError(f"{backup} is no backup of trimtab: it has no journal or no commands. Nothing was changed.")
+    if revision is not None and revision not in schema.known_revisions():
+        raise StoreError(
+            f"{backup}: written by a newer trimtab (schema {revision}); this is {__version__}, whose daemon could not "
+            "use it. Install that version or a later one first. Nothing was changed."
+        )
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t", "\n")
 
 
 def export(database: Database, name: str, into: IO[str]) -> int:
@@ -226,8 +234,12 @@ def export(database: Database, name: str, into: IO[str]) -> int:
 def _cell(value: object) -> object:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    # A spreadsheet would run what begins so: names and texts come from nodes, jobs and alerts.
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    if not isinstance(value, str):
+        return value
+    # A reader takes a bare \r for the end of a row, and a spreadsheet would run what begins as a formula does: names
+    # and texts come from nodes, jobs and alerts.
+    text = value.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def move(source: Database, to_url: str, *, state_directory: Path, progress: Progress) -> dict[str, tuple[int, int]]:
