@@ -16,11 +16,12 @@ from trimtab.context import Context
 from trimtab.detect.detector import Detector
 from trimtab.detect.fragmentation import stranded_by_size
 from trimtab.detect.others import with_alerts
-from trimtab.detect.tracker import FLAP_SECONDS, SETTLE_SECONDS, Changes, Tracker
+from trimtab.detect.tracker import FLAP_SECONDS, SETTLE_SECONDS, Tracker
 from trimtab.errors import SchedulerError, StoreError
 from trimtab.issue.issuer import Advance, Issuer
 from trimtab.issue.policy import quiet_purposes
 from trimtab.issue.vetoes import in_force
+from trimtab.journaling import log_changes, remember
 from trimtab.link import Link
 from trimtab.loop import Beat, moving
 from trimtab.model.advice import FindingState, OpenFinding, Subject
@@ -124,6 +125,7 @@ class Central:
             settled_at=now + timedelta(seconds=SETTLE_SECONDS),
         )
         self._findings: tuple[OpenFinding, ...] = self.tracker.open_findings
+        remember(self._findings, parts.history.commands(live_only=True))
         self.refill(now)
 
     def refill(self, now: datetime) -> None:
@@ -174,7 +176,8 @@ class Central:
         rung = self._ring(lambda bell: bell.hear(changes, window.snapshot))
         parts.history.record_findings(changes, rung.result or ())
         self.tracker.commit(changes)
-        _log_changes(changes)
+        remember((*changes.after, *changes.closed), self._advance.commands)
+        log_changes(changes)
         self._judged_at |= dict.fromkeys(judged, now)
         ran.append(rung)
         self._log_failures({one.name: one.error for one in ran if one.error is not None})
@@ -225,6 +228,7 @@ class Central:
         )
         attended = self._attend()
         was, self._advance = self._advance, parts.issuer.advance(plan, snapshot, budget, findings)
+        remember(findings, self._advance.commands)
         self._tell(was)
         self._ring_commands(now)
         self._plan = self._advance.plan or plan
@@ -387,13 +391,3 @@ class Central:
 def _news(advance: Advance) -> tuple[object, ...]:
     """What of a beat is worth a new board at once."""
     return advance.commands, advance.pause, advance.released
-
-
-def _log_changes(changes: Changes) -> None:
-    """One line per change of a finding; a warning only for what is new."""
-    for one in changes.opened:
-        log.warning("finding opened", finding=one.name, rule=one.finding.rule, said=one.finding.sentence)
-    for one in changes.changed:
-        log.info("finding changed", finding=one.name, rule=one.finding.rule, said=one.finding.sentence)
-    for one in changes.closed:
-        log.info("finding closed", finding=one.name, rule=one.finding.rule, why=one.close_reason)

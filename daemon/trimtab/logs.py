@@ -89,8 +89,8 @@ def on_one_line(text: str) -> str:
     return _CONTROL.sub(_written_out, text)
 
 
-def findings_stand(about: Mapping[str, Mapping[str, str]]) -> None:
-    """What each open finding is about (`F31` → xid, gpu, node …): every line that names it gets these fields too."""
+def stand(about: Mapping[str, Mapping[str, str]]) -> None:
+    """What each finding and command is about (`F31` → xid, gpu, node …): every line that names it carries that too."""
     global _standing  # noqa: PLW0603 - published whole, as everything that beats share
     _standing = about
 
@@ -150,9 +150,11 @@ def _field(name: str) -> str:
 
 
 def _enriched(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ANN401
-    about = _standing.get(str(event.get("finding", "")))
-    if about is not None:
-        for name, value in about.items():
+    number = event.get("command_id")
+    if "command" not in event and isinstance(number, int) and number:
+        event["command"] = f"R{number}"
+    for key in ("command", "finding"):  # what a command rests on is said by the command, and counts too
+        for name, value in _standing.get(str(event.get(key, "")), {}).items():
             event.setdefault(name, value)
     return event
 

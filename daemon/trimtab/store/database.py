@@ -22,6 +22,8 @@ from trimtab.store.faults import sentence_of
 
 BUSY_TIMEOUT_SECONDS = 10.0
 _WRITES = "trimtab_writes"
+TOLD = "trimtab_told"
+"""In a connection's info: what is to be said once its transaction is durable, and never if it is not."""
 TERM = "trimtab_term"
 """Execution option of connections that write: in whose term (election.py)."""
 
@@ -56,10 +58,14 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """One transaction that writes: durable when it returns, nothing happened when it raises StoreError."""
+        told: list[Callable[[], None]] = []
         with self._one_writer, self._translated(), self._writing.begin() as connection:
+            connection.info[TOLD] = told
             if self._check is not None:
                 self._check(connection)
             yield connection
+        for tell in told:
+            tell()
 
     def fence(self, check: Callable[[Connection], None], *, term: int) -> None:
         """From now on each transaction that writes begins with this check, and nothing is written where it raises."""

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
+from typing import Any
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.engine import Connection
 
 from trimtab.clock import from_unix_ms, unix_ms
 from trimtab.model.command import AuditLine
 from trimtab.model.standing import Standing, StandingKind
-from trimtab.store.database import TERM
+from trimtab.store.database import TERM, TOLD
 from trimtab.store.facts import Facts
 from trimtab.store.tables import audit, meta, standing
 from trimtab.store.text import clean, from_json, to_json
+
+log = structlog.get_logger()
 
 
 class StandingFacts(Facts):
@@ -92,9 +96,7 @@ class StandingFacts(Facts):
         )
 
 
-def write_lines(
-    connection: Connection, cluster: str, lines: Iterable[AuditLine], *, term: int | None = None
-) -> None:
+def write_lines(connection: Connection, cluster: str, lines: Iterable[AuditLine], *, term: int | None = None) -> None:
     """Append audit lines within a transaction, each with the term that it was written in."""
     written_in = connection.get_execution_options().get(TERM) if term is None else term
     rows = [
@@ -112,3 +114,13 @@ def write_lines(
     ]
     if rows:
         connection.execute(sa.insert(audit), rows)
+        connection.info.get(TOLD, []).append(lambda: _tell(cluster, rows))
+
+
+def _tell(cluster: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Each audit line as a line of the log, which leaves the host where the journal does."""
+    for row in rows:
+        finding = {"finding": f"F{row['finding_id']}"} if row["finding_id"] else {}
+        command = {"command": f"R{row['command_id']}"} if row["command_id"] else {}
+        said = f"{row['who']}: {row['what']}" + (f" ({row['why']})" if row["why"] else "")
+        log.info("audit", said=said, who=row["who"], what=row["what"], cluster=cluster, **command, **finding)
