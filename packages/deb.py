@@ -200,15 +200,16 @@ def _control(package: Package, stage: Path, called: str, target: Target) -> None
         text = re.sub("@[A-Z_]+@", lambda found: words[found[0]], script.read_text())
         write(debian / script.name, text, is_program=script.name != "triggers")
     write(debian / "conffiles", f"/etc/trimtab/{package.settings}\n")
-    files = sorted(path for path in stage.rglob("*") if path.is_file() and debian not in path.parents)
-    sums = [f"{_md5(path)}  {path.relative_to(stage)}" for path in files if not path.is_symlink()]
+    found = (path for path in stage.rglob("*") if path.is_file() and not path.is_symlink())
+    files = sorted(path for path in found if debian not in path.parents)
+    sums = [f"{_md5(path)}  {path.relative_to(stage)}" for path in files]
     write(debian / "md5sums", "\n".join(sums) + "\n")
     fields = {
         "Package": package.name,
         "Version": called,
         "Architecture": _architecture(),
         "Maintainer": "trimtab <trimtab@localhost>",
-        "Installed-Size": str(sum(-(-path.lstat().st_size // 1024) for path in files)),
+        "Installed-Size": str(sum(-(-path.stat().st_size // 1024) for path in files)),
         "Depends": ", ".join(_depends(stage / package.home, target)),
         **package.others,
         "Section": "admin",

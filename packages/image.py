@@ -46,7 +46,10 @@ OPTIONS = (
     '--customize-hook=cd "$1" && rm -f etc/resolv.conf etc/hostname etc/machine-id var/cache/ldconfig/aux-cache',
     '--customize-hook=rm -rf "$1"/var/log/* "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/*',
 )
+PORTS = ("9740/tcp", "9741/tcp", "9742/tcp")
+"""The page and API, ingest, an agent's /metrics."""
 VOLUMES = ("/var/lib/trimtab", "/var/lib/trimtab-agent")
+"""State of the daemon and of an agent: all that is written."""
 
 
 def main() -> None:
@@ -122,7 +125,7 @@ def _config(created: str) -> list[str]:
     words += ["--config.user", f"{UID}:{UID}", "--config.entrypoint", "trimtab", "--config.cmd", "--help"]
     words += ["--config.env", "PATH=/usr/local/bin:/usr/bin:/bin", "--config.env", "PYTHONUNBUFFERED=1"]
     words += ["--config.workingdir", "/", "--config.stopsignal", "SIGTERM"]
-    for port in ("9740/tcp", "9741/tcp", "9742/tcp"):
+    for port in PORTS:
         words += ["--config.exposedports", port]
     return words
 

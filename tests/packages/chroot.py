@@ -13,7 +13,7 @@ MOUNT = """\
 set -e
 mount -t tmpfs -o mode=0755,size=3G trimtab-chroot "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
-mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work" trimtab-chroot "$1/root"
+mount -t overlay -o "lowerdir=$3$2,upperdir=$1/upper,workdir=$1/work" trimtab-chroot "$1/root"
 for one in proc dev; do mkdir -p "$1/root/$one"; mount --rbind "/$one" "$1/root/$one"; done
 mount -t tmpfs trimtab-chroot "$1/root/run"
 mount -t tmpfs trimtab-chroot "$1/root/tmp"
@@ -27,12 +27,15 @@ SECONDS_MAX = 180.0
 class Chroot:
     """One system without an init; what it writes is gone when it is closed."""
 
-    def __init__(self, root: Root) -> None:
-        """Lay an overlay over `root`, in namespaces that end with a process of ours."""
+    def __init__(self, root: Root, *, over: Chroot | None = None) -> None:
+        """Lay an overlay over `root`, or over what another one wrote, in namespaces that end with a process of ours."""
         self._place = Path(tempfile.mkdtemp(prefix="trimtab-chroot-"))
-        line = ["setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--net", "--propagation=private"]
+        line = ["setpriv", "--pdeathsig", "KILL", "--"]
+        line += [] if over is None else ["nsenter", f"--target={over._holder.pid}", "--mount", "--"]
+        line += ["unshare", "--mount", "--net", "--propagation=private"]
+        below = "" if over is None else f"{over._place}/upper:"
         self._holder = subprocess.Popen(
-            [*line, "sh", "-c", MOUNT, "sh", str(self._place), str(root.path)],
+            [*line, "sh", "-c", MOUNT, "sh", str(self._place), str(root.path), below],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import re
@@ -26,6 +27,7 @@ def package(request: pytest.FixtureRequest, debs: Debs) -> Path:
     return debs.agent if request.param == "agent" else debs.daemon
 
 
+@functools.cache
 def members(deb: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
     data = subprocess.run(["dpkg-deb", "--fsys-tarfile", deb], capture_output=True, check=True).stdout
     with tarfile.open(fileobj=BytesIO(data)) as tar:

@@ -124,6 +124,12 @@ def _run() -> int:
     except TrimtabError as error:
         click.echo(f"trimtab: {error}", err=True)
         return 2
+    except ModuleNotFoundError as error:  # a node has the agent's half alone
+        if error.name is None or error.name.partition(".")[0] == "trimtab":
+            raise
+        said = f"this needs {error.name}, which the agent's half does not bring"
+        click.echo(f"trimtab: {said}. Install trimtab-daemon, or: pip install 'trimtab[daemon]'", err=True)
+        return 2
     return code if isinstance(code, int) else 0
 
 
