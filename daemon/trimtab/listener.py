@@ -24,6 +24,10 @@ LOOK_SECONDS = 2
 """Certificate files are looked at this often: three stats."""
 HANDSHAKE_SECONDS_MAX = 10.0
 """Who has not ended a handshake by then is let go."""
+HANDSHAKES_MAX = 1024
+"""At once; past it the longest one makes room."""
+ACCEPT_AGAIN_SECONDS = 0.1
+"""When the process has no file left, say."""
 GOODBYE_SECONDS_MAX = 1.0
 """An idle client need not answer our goodbye; it is not waited for longer."""
 
@@ -150,28 +154,70 @@ class _Server(uvicorn.Server):
         """On the socket that `run` is given."""
         super().__init__(config)
         self._tls = tls
+        self._accepting: list[asyncio.Task[None]] = []
+        self._shaking: dict[asyncio.Task[None], None] = {}
+        """In the order in which they came."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen. uvicorn's own would give silent clients a minute for their handshake, and half of one to leave."""
         await self.lifespan.startup()
         loop = asyncio.get_running_loop()
-        limits: dict[str, Any] = {}
-        if self._tls is not None:
-            limits["ssl"] = self._tls.context
-            limits["ssl_handshake_timeout"] = HANDSHAKE_SECONDS_MAX
-            limits["ssl_shutdown_timeout"] = GOODBYE_SECONDS_MAX
-        self.servers = [
-            await loop.create_server(self._protocol, sock=one, backlog=self.config.backlog, **limits)
-            for one in sockets or ()
-        ]
+        self.servers = []
+        for listening in sockets or ():
+            if self._tls is None:
+                server = await loop.create_server(self._protocol, sock=listening, backlog=self.config.backlog)
+                self.servers.append(server)
+            else:
+                self._accepting.append(loop.create_task(self._accept(listening, self._tls)))
         self.started = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let requests end, then hang up on whoever is left: their open sockets would keep the loop from closing."""
+        ended = [*self._accepting, *self._shaking]
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
         await super().shutdown(sockets)
         for left in list(self.server_state.connections):
             left.transport.abort()
         await asyncio.sleep(0)
+
+    async def _accept(self, listening: socket.socket, tls: ServerTls) -> None:
+        """Take connections ourselves, until cancelled."""
+        # A server of the loop's own keeps those that have not shaken hands to itself: it neither bounds their number
+        # nor lets go of them at the end, when the loop then cannot be closed.
+        loop = asyncio.get_running_loop()
+        listening.setblocking(False)
+        listening.listen(self.config.backlog)
+        while True:
+            try:
+                taken, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                log.warning("no connection can be taken; it is tried again", why=error.strerror)
+                await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
+                continue
+            if len(self._shaking) >= HANDSHAKES_MAX:
+                next(iter(self._shaking)).cancel()  # the one that has taken longest
+            task = loop.create_task(self._shake_hands(taken, tls))
+            self._shaking[task] = None
+            task.add_done_callback(self._shaken)
+
+    async def _shake_hands(self, taken: socket.socket, tls: ServerTls) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol,
+                taken,
+                ssl=tls.context,
+                ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
+                ssl_shutdown_timeout=GOODBYE_SECONDS_MAX,
+            )
+        except OSError as error:  # of TLS too: whoever it was speaks no TLS, or none of ours
+            log.debug("a handshake failed", listener=tls.name, why=str(error))
+
+    def _shaken(self, task: asyncio.Task[None]) -> None:
+        self._shaking.pop(task, None)
+        if not task.cancelled():
+            task.exception()  # looked at, so that it is no unheard one
 
     def _protocol(self) -> asyncio.Protocol:
         return self.config.http_protocol_class(
