@@ -18,7 +18,6 @@ from trimtab.clock import SystemClock
 from trimtab.collect.scrape import ScrapePool
 from trimtab.context import Context
 from trimtab.detect.detector import catalogue
-from trimtab.detect.series import SERIES_METRICS
 from trimtab.doors import TOKEN_FILE, listener_of, people_door, tells_of_reports
 from trimtab.errors import ShipError, TrimtabError
 from trimtab.issue.issuer import Issuer
@@ -31,8 +30,8 @@ from trimtab.model.command import AuditLine
 from trimtab.model.devices import NodeDevices
 from trimtab.model.reading import Delivery
 from trimtab.onduty import on_duty
-from trimtab.premises import check_settings, clock_of
-from trimtab.pulse import VITAL, Watchdog, hung, why_not_well
+from trimtab.premises import check_settings, clock_of, ring_of
+from trimtab.pulse import VITAL, Watchdog, doing, hung, why_not_well
 from trimtab.recall import reserved_nodes
 from trimtab.rehearsal import Rehearsal
 from trimtab.reload import planner_of, reload_of
@@ -54,15 +53,12 @@ from trimtab.show.metrics_facts import DaemonView
 from trimtab.store.database import Database, open_database
 from trimtab.store.history import History
 from trimtab.store.journal import Journal
-from trimtab.store.ring import Ring
 from trimtab.timekeeping import Hold
 from trimtab.vantage import OnCallLook, Vantage
 from trimtab.weekly import digest_chore, digest_desk
 
 log = structlog.get_logger()
 
-RING_INTERVAL_SECONDS = 10.0
-"""The ring's slots: an agent's default interval. Reports that come faster overwrite each other in their slot."""
 END_SECONDS_MAX = 15.0
 
 
@@ -174,7 +170,7 @@ class Daemon:
             self._seat.admit()
         self._say_where()
         self._service.ready()
-        watchdog = Watchdog(self._service, self._beats, notice=lambda: self._reload.trouble)
+        watchdog = Watchdog(self._service, self._beats, notice=lambda: doing(self._reload.trouble, self._box.latest()))
         while not self._service.wait(1.0):
             self._fail_if_dead()
             reload_if_asked(self._service, self._reload, also=self._certificates.reload)
@@ -255,19 +251,14 @@ class Daemon:
     def _parts(self) -> Parts:
         settings = self.settings
         detectors = catalogue(settings.detect, spares_kept=settings.plan.spares_kept)
-        span_seconds = max(detector.span_seconds for detector in detectors)
 
         return Parts(
             settings=settings,
             clock=self.clock,
             inbox=self._inbox,
             journal=self._journal,
-            ring=Ring(
-                cluster=settings.cluster,
-                span_seconds=span_seconds,
-                interval_seconds=RING_INTERVAL_SECONDS,
-                metrics=SERIES_METRICS,
-            ),
+            ring=ring_of(settings) if self._seat is None else self._seat.ring,
+            is_ring_filled=self._seat is not None,
             history=self._history,
             detectors=detectors,
             planner=planner_of(settings, self._link),

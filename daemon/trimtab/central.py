@@ -88,6 +88,8 @@ class Parts:
     box: BoardBox
     context: Context | None = None
     tally: Tally = field(default_factory=Tally)
+    is_ring_filled: bool = False
+    """The ring was kept up while this daemon stood by."""
     rollup: Shift | None = None
     bell: Bell | None = None
     """On-call; None = nobody is told."""
@@ -126,7 +128,8 @@ class Central:
         )
         self._findings: tuple[OpenFinding, ...] = self.tracker.open_findings
         remember(self._findings, parts.history.commands(live_only=True))
-        self.refill(now)
+        if not parts.is_ring_filled:
+            self.refill(now)
 
     def refill(self, now: datetime) -> None:
         """Fill the ring from the journal, so that a restart does not make the daemon blind."""

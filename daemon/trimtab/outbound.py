@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError, NewConnectionError
 from urllib3.util.retry import Retry
 
@@ -23,6 +25,8 @@ OutboundError = requests.RequestException
 # Its debug lines hold whole addresses, and of some targets the address is the secret.
 logging.getLogger("urllib3").setLevel(logging.INFO)
 
+UNHEARD_MS = 6000
+"""Data that the other host's kernel has not acknowledged for so long went nowhere."""
 WAITS_PER_EXCHANGE = 2.5
 """Time-outs that one exchange may take in all: for the connection, the answer, and its body."""
 
@@ -43,6 +47,11 @@ class TimeoutAdapter(HTTPAdapter):
         self._timeout_seconds = timeout_seconds
         self._trust = trust
         super().__init__(max_retries=Retry(total=retries, backoff_factor=0.2, status=0), pool_maxsize=16)
+
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - requests' own signature
+        """A peer whose network is cut says nothing, not even no: what it does not acknowledge in time ends the wait."""
+        options = [*HTTPConnection.default_socket_options, (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNHEARD_MS)]
+        super().init_poolmanager(*args, **kwargs, socket_options=options)
 
     def send(self, *args: Any, **kwargs: Any) -> requests.Response:  # noqa: ANN401 - requests' own signature
         """Send with the default time-out where the caller gave none."""

@@ -29,6 +29,7 @@ from trimtab.seat import Hatch, Seat, SteppedDown, pair_facts
 from trimtab.service import Service, lock_state
 from trimtab.settings import DaemonSettings, read_token
 from trimtab.settings.secrets import database_url
+from trimtab.shadow import Shadow
 from trimtab.ship.away import away_app
 from trimtab.show.api import api_document
 from trimtab.show.auth import Door
@@ -39,6 +40,7 @@ from trimtab.show.standby import standby_app
 from trimtab.store.database import Database, open_database
 from trimtab.store.election import Election, Me, Phase
 from trimtab.store.election_session import session_name
+from trimtab.store.journal import Journal
 
 log = structlog.get_logger()
 
@@ -85,7 +87,9 @@ class Pair:
             trust_seconds=pair.trust_seconds,
             silent_seconds=pair.silent_seconds,
         )
-        self._beat = Beat("election", self._election.tick, interval_seconds=pair.check_seconds, clock=self._clock)
+        self._shadow = Shadow(settings)
+        self._is_taking_over = False
+        self._beat = Beat("election", self._tick, interval_seconds=pair.check_seconds, clock=self._clock)
 
     def run(self) -> None:
         """Stand by, be the daemon, and end; or begin anew where another took over."""
@@ -101,9 +105,17 @@ class Pair:
             _begin_anew()
         finally:
             self._beat.stop()
+            self._shadow.stop()
             for _, listener in self._listeners.values():
                 listener.stop()
             self._election.leave()
+
+    def _tick(self) -> str:
+        said = self._election.tick()
+        if self._is_taking_over:
+            # The main thread puts the daemon together; what migrates or reads back for minutes is no hang.
+            self._service.alive("takes over")
+        return said
 
     # --- stand by
 
@@ -113,12 +125,15 @@ class Pair:
             for _, listener in self._listeners.values():
                 listener.start()
             log.info("this daemon stands by", name=self._election.me.name, said=said)
+            self._shadow.start()
             self._service.ready()
             api_document()  # half a second of work that a take-over need not wait for
         while self._election.phase is Phase.STANDS_BY:
             if self._service.wait(LOOK_SECONDS):
                 self._service.stopping()
                 return False
+            if self._service.reload_was_asked():
+                raise SteppedDown("the settings are to be read anew")
             self._certificates.keep_good()
             if not self._why_not_well():
                 self._service.alive(self._said())
@@ -138,20 +153,24 @@ class Pair:
     def _be_the_daemon(self) -> None:
         settings, election = self._settings, self._election
         database: Database | None = None
+        self._is_taking_over = True
         try:
             database = open_database(
                 database_url(settings.store), state_directory=self._state, session=session_name(election.me.instance)
             )
             election.enter(database, at=self._clock.now())
+            self._shadow.finish(Journal(database))
             seat = Seat(
                 election=election,
                 database=database,
+                ring=self._shadow.ring,
                 lock=self._lock,
                 service=self._service,
                 listeners=self._listeners,
                 clock=self._clock,
                 daemons_expected=settings.pair.daemons,
                 keep_door=self._keep_door,
+                admitted=self._admitted,
             )
             Daemon(settings, seat=seat, read=self._read).run()
         except StoreError as error:
@@ -161,6 +180,9 @@ class Pair:
         finally:
             if database is not None:
                 database.close()
+
+    def _admitted(self) -> None:
+        self._is_taking_over = False
 
     def _keep_door(self, door: Door) -> None:
         self._door = door

@@ -1,13 +1,19 @@
-"""What must hold before a daemon begins, as far as its settings alone can tell; and the clock that they ask for."""
+"""What must hold before a daemon begins, as far as its settings alone can tell; the clock and the ring they ask for."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from trimtab.clock import Clock, ScaledClock, SystemClock
+from trimtab.detect.detector import catalogue
+from trimtab.detect.series import SERIES_METRICS
 from trimtab.errors import SettingsError
 from trimtab.plan.planner import RULE_NAMES
 from trimtab.settings import DaemonSettings, SimulatedSettings, pair_trouble
+from trimtab.store.ring import Ring
+
+RING_INTERVAL_SECONDS = 10.0
+"""The ring's slots: an agent's default interval. Reports that come faster overwrite each other in their slot."""
 
 
 def check_settings(settings: DaemonSettings) -> None:
@@ -30,3 +36,14 @@ def clock_of(simulated: SimulatedSettings | None) -> Clock:
     except ValueError as error:
         raise SettingsError(f"simulated.anchor: {simulated.anchor!r} is no ISO moment with its zone.") from error
     return ScaledClock(anchor=anchor.astimezone(UTC), speed=simulated.speed)
+
+
+def ring_of(settings: DaemonSettings) -> Ring:
+    """An empty ring that holds as much as the detectors look back on."""
+    detectors = catalogue(settings.detect, spares_kept=settings.plan.spares_kept)
+    return Ring(
+        cluster=settings.cluster,
+        span_seconds=max(detector.span_seconds for detector in detectors),
+        interval_seconds=RING_INTERVAL_SECONDS,
+        metrics=SERIES_METRICS,
+    )

@@ -13,6 +13,7 @@ from trimtab.show.auth import Door
 from trimtab.show.metrics_facts import PairFacts
 from trimtab.store.database import Database
 from trimtab.store.election import Election, Phase
+from trimtab.store.ring import Ring
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -35,6 +36,8 @@ class Seat:
 
     election: Election
     database: Database
+    ring: Ring
+    """Holds the last minutes already."""
     lock: int
     """Of the state directory."""
     service: Service
@@ -42,6 +45,8 @@ class Seat:
     clock: Clock
     daemons_expected: int
     keep_door: Callable[[Door], None]
+    admitted: Callable[[], None]
+    """Told once agents and people come in: the take-over is over."""
     _apps: dict[str, Any] = field(default_factory=dict)
 
     def listener(self, app: Any, name: str, door: Door) -> Listener:  # noqa: ANN401 - ASGI
@@ -54,6 +59,7 @@ class Seat:
         """Agents and people come in from now on."""
         for name, app in self._apps.items():
             self.listeners[name][0].app = app
+        self.admitted()
 
     def why_not_act(self) -> str | None:
         """Why nothing that leaves the database may begin at this moment; None = it may."""

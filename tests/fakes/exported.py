@@ -24,10 +24,12 @@ from trimtab.show.metrics_facts import (
     DaemonFacts,
     DaemonView,
     OnCallFacts,
+    PairFacts,
     ReadFacts,
     RollupFacts,
     SettingsFacts,
 )
+from trimtab.show.metrics_limits import CrowdFacts, DiskFacts, LimitsFacts
 from trimtab.tls import facts_of
 
 
@@ -60,6 +62,9 @@ def an_agent_view(**changes: object) -> AgentView:
         tick_seconds=0.02,
         spool_reports=3,
         spool_bytes=4096,
+        spool_bytes_max=268_435_456,
+        disk_free_bytes=40_000_000_000,
+        put_off_total=3,
         spool_dropped_total=0,
         spool_lost_total=0,
         spool_damaged_total=1,
@@ -101,6 +106,16 @@ FACTS = DaemonFacts(
     reports_duplicate_total=2,
     reports_refused_total={"401": 1},
     bad_samples_total=0,
+    limits=LimitsFacts(
+        disk=DiskFacts(
+            held_bytes=2_000_000_000, held_bytes_max=8_000_000_000, free_bytes=40_000_000_000,
+            free_bytes_min=536_870_912, rows_gone_total={"raw": 5000, "1m": 0},
+        ),
+        crowds=(
+            CrowdFacts(listener="ingest", connections=24, connections_max=9872, closed_total={"made_room": 1}),
+            CrowdFacts(listener="people", connections=3, connections_max=2000),
+        ),
+    ),
     ring_gpus=32,
     ring_bytes=1_000_000,
     ring_gpus_dropped_total=0,
@@ -129,6 +144,19 @@ FACTS = DaemonFacts(
         too_late_total=0,
         waiting_minutes=3,
         lag_seconds=84.0,
+    ),
+    pair=PairFacts(
+        cluster="hall-a",
+        name="anna",
+        is_active=True,
+        term=7,
+        takeovers_total=3,
+        since=START,
+        active_name="anna",
+        active_url="https://trimtab.example",
+        standbys=1,
+        daemons_expected=2,
+        look_age_seconds=0.2,
     ),
     command_changes_total={("consolidate", "missed"): 1, ("evacuate", "settled"): 2},
     budget=Budget(

@@ -18,7 +18,7 @@ from trimtab.errors import StoreError, Superseded
 from trimtab.model.command import AuditLine
 from trimtab.store.database import Database, open_database
 from trimtab.store.election import Election, Me, Phase
-from trimtab.store.election_session import session_name
+from trimtab.store.election_session import session_name, vacant
 from trimtab.store.history import History
 from trimtab.store.tables import VERSION_TABLE, audit
 
@@ -237,3 +237,15 @@ def test_whoever_is_older_than_the_database_stands_by_no_longer(candidate: Make)
         connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
     with pytest.raises(StoreError, match="written by a newer trimtab"):
         berta.election.tick()
+
+
+def test_no_daemon_may_be_active_while_somebody_holds_its_office_by_hand(candidate: Make) -> None:
+    anna, there = candidate("anna"), candidate("berta", cluster="hall-b")
+    there.election.tick()
+    there.take_office()
+    with pytest.raises(StoreError, match="a daemon of cluster hall-b is active"), vacant(anna.url, cluster=CLUSTER):
+        raise AssertionError("hall-b's rows would be moved under its feet")
+    there.election.leave()
+    with vacant(anna.url, cluster=CLUSTER):
+        assert anna.election.tick().startswith("stands by")
+    assert anna.election.tick() == "takes over"

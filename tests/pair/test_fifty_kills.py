@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import threading
 import time
@@ -32,6 +33,7 @@ class Round:
 
     def __init__(self, scene: Scene, successor: PairDaemon, blow: Callable[[], None]) -> None:
         booked, pause = scene.hall.books.total, threading.Event()
+        self.load = os.getloadavg()[0]
         blow()
         begun = time.monotonic()
         self.ready_seconds = self.taken_seconds = self.acting_seconds = 0.0
@@ -47,10 +49,18 @@ class Round:
             if self.ready_seconds and not self.acting_seconds and successor.metric("trimtab_daemon_acting") == 1.0:
                 self.acting_seconds = now
             pause.wait(0.02)
+        print(
+            f"ready {self.ready_seconds:5.2f} s, report taken {self.taken_seconds:5.2f} s, "
+            f"acting {self.acting_seconds:5.2f} s (load {self.load:.1f})",
+            flush=True,
+        )
 
 
 def _say(what: str, rounds: Sequence[Round]) -> None:
-    print(f"\n{what}: {len(rounds)} take-overs, seconds since the blow (load of the host beside it)")
+    print(
+        f"\n{what}: {len(rounds)} take-overs, seconds since the blow; load of the host "
+        f"{_span([one.load for one in rounds])}"
+    )
     print(f"{'':28}{'min':>7}{'median':>8}{'p90':>7}{'p98':>7}{'max':>7}")
     for name, told in (
         ("takes reports", [one.ready_seconds for one in rounds]),
@@ -61,6 +71,10 @@ def _say(what: str, rounds: Sequence[Round]) -> None:
         p90, p98 = (ordered[min(int(len(ordered) * share), len(ordered) - 1)] for share in (0.9, 0.98))
         print(f"{name:28}{ordered[0]:7.2f}{statistics.median(told):8.2f}{p90:7.2f}{p98:7.2f}{ordered[-1]:7.2f}")
         print("".join(f" {value:.1f}" for value in told))
+
+
+def _span(values: Sequence[float]) -> str:
+    return f"{min(values):.1f} to {max(values):.1f} on {os.cpu_count()} cores"
 
 
 def _prove(scene: Scene, *, terms: int) -> None:

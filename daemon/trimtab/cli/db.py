@@ -118,12 +118,12 @@ def restore(file: Path, settings_file: Path) -> None:
     Stop the daemon first. What was acknowledged after the backup is in the database that is set aside.
     """
     from trimtab.store import care  # noqa: PLC0415
+    from trimtab.store.database import sqlite_path  # noqa: PLC0415
 
     settings = _load(settings_file)
-    scheme, _, name = settings.store.url.partition(":///")
-    if not scheme.startswith("sqlite"):
+    place = sqlite_path(database_url(settings.store), state_directory=Path(settings.state_directory))
+    if place is None:
         raise StoreError("store.url is PostgreSQL: restore it by pg_restore. Nothing was changed.")
-    place = Path(settings.state_directory) / name
     with _stopped(settings):
         aside = care.restore(file, place, at=SystemClock().now())
     said = f" The database that was there is now {aside}." if aside else ""
@@ -190,10 +190,15 @@ def _database(settings_file: Path, *, is_left_as_it_is: bool = True) -> Iterator
 
 @contextmanager
 def _stopped(settings: DaemonSettings) -> Iterator[None]:
-    """The daemon's own lock: it must not run, nor start, meanwhile. Raises SettingsError that says so."""
+    """The daemon's own lock, and on PostgreSQL the office of the active one, wherever it runs: none may run, nor begin
+    to act, meanwhile. Raises SettingsError or StoreError that says so.
+    """
+    from trimtab.store.election_session import vacant  # noqa: PLC0415
+
     held = lock_state(Path(settings.state_directory))
     try:
-        yield
+        with vacant(database_url(settings.store), cluster=settings.cluster):
+            yield
     finally:
         os.close(held)
 

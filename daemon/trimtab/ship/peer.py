@@ -170,7 +170,8 @@ class Peer:
 
     def _back_off(self, retry_after_seconds: float) -> None:
         doubled = BACKOFF_SECONDS_MIN * 2.0 ** min(self._failures, _DOUBLINGS_MAX)
-        seconds = max(min(doubled, BACKOFF_SECONDS_MAX), retry_after_seconds)
+        # Who says when to come again knows it: a daemon that stands by may be the active one a second later.
+        seconds = retry_after_seconds or min(doubled, BACKOFF_SECONDS_MAX)
         self._failures += 1
         # A thousand agents that lost one daemon together must not come back together.
         spread = self._jitter.uniform(1.0, 1.25) if retry_after_seconds else self._jitter.uniform(0.5, 1.0)

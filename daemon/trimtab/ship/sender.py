@@ -26,6 +26,8 @@ BATCH_BYTES_MAX = 2 * 1024 * 1024
 """Before compression; within what a daemon accepts by default."""
 BURST_SECONDS_MAX = 10.0
 """Replay that was not used (a slow beat, a wait) is not made up for beyond this."""
+COME_BACK_SECONDS = 45.0
+"""So long an agent stays with a daemon that is not the first of its list before it asks the first again."""
 LIVE_SENDS_MAX = 2
 """The one kept in memory during a disk fault, and the newest on disk."""
 
@@ -133,7 +135,9 @@ class Sender:
         self._rate = replay_reports_per_second
         self._allowance = 0.0
         self._allowed_at_seconds = clock.monotonic_seconds()
-        spread = jitter or random.Random()
+        spread = self._spread = jitter or random.Random()
+        self._stays_with: Peer | None = None
+        self._comes_back_at_seconds = 0.0
         self._token, self._token_file = token, token_file
         self._keys = keys
         self.trust = Trust(
@@ -247,17 +251,34 @@ class Sender:
         """Ask each daemon in order until one takes the batch or refuses it for good."""
         body = join([waiting.encoded for waiting in batch])
         answer = Answer(verdict=Verdict.LATER)
-        for peer in self._peers:
+        for peer in self._in_order():
             if peer.backlog_due_in_seconds if is_backlog else peer.due_in_seconds:
                 continue
             answer = peer.post(body, backlog_reports=len(batch) if is_backlog else 0)
             if answer.verdict is not Verdict.LATER:
+                self._stay_with(peer)
                 break
             self.counts.put_off_total += answer.status == 429
             self.counts.failures_total += answer.status != 429
         if not (is_backlog and answer.status == 429):
             self._note(answer)
         return answer
+
+    def _in_order(self) -> list[Peer]:
+        """Whoever took the last reports first, then the list; now and then the list alone, to come back to its head.
+
+        Of two daemons one stands by, and would be asked in vain with each report where it is the first of the list.
+        """
+        stayed, now = self._stays_with, self._clock.monotonic_seconds()
+        if stayed is None or now >= self._comes_back_at_seconds:
+            self._stays_with = None
+            return self._peers
+        return [stayed, *(peer for peer in self._peers if peer is not stayed)]
+
+    def _stay_with(self, peer: Peer) -> None:
+        if peer is not self._stays_with:
+            wait_seconds = COME_BACK_SECONDS * self._spread.uniform(0.75, 1.25)
+            self._stays_with, self._comes_back_at_seconds = peer, self._clock.monotonic_seconds() + wait_seconds
 
     def _note(self, answer: Answer) -> None:
         self._tell_keys(answer)

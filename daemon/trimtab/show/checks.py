@@ -8,6 +8,7 @@ from trimtab.clock import age_text, count_text
 from trimtab.show.alertmanager.facts import alerting_checks
 from trimtab.show.api_types import Check
 from trimtab.show.checks_certificates import certificate_checks
+from trimtab.show.checks_pair import pair_checks
 from trimtab.show.checks_settings import settings_checks
 from trimtab.show.metrics_facts import BeatFacts, DaemonView
 
@@ -20,8 +21,10 @@ INBOX_FULL_RATIO = 0.5
 def daemon_checks(view: DaemonView) -> tuple[Check, ...]:
     """The checks, in the order of the path."""
     beats = (_beat(beat) for beat in view.facts.beats)
+    pair = pair_checks(view.facts.pair) if view.facts.pair is not None else ()
     return (
         *settings_checks(view.facts.settings),
+        *pair,
         *_inbox(view),
         *beats,
         *_sight(view),

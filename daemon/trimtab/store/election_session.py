@@ -152,6 +152,36 @@ class Session:
         return {"high": (self._key >> 32) & 0xFFFFFFFF, "low": self._key & 0xFFFFFFFF}
 
 
+@contextmanager
+def vacant(url: str, *, cluster: str) -> Iterator[None]:
+    """Hold the office of every cluster in a PostgreSQL database, so that no daemon is active nor becomes it meanwhile.
+
+    SQLite has no other daemon but the one on this host. Raises StoreError where one is active.
+    """
+    if not url.startswith("postgresql"):
+        yield
+        return
+    first = Session(url, cluster=cluster, instance="by hand")
+    sessions = [first]
+    try:
+        with first.open() as connection:
+            has_tables = connection.execute(sa.text("SELECT to_regclass('leadership')")).scalar_one() is not None
+            known = "SELECT cluster FROM leadership WHERE cluster <> :cluster"
+            others = connection.execute(sa.text(known), {"cluster": cluster}).scalars().all() if has_tables else ()
+        sessions += [Session(url, cluster=one, instance="by hand") for one in others]
+        for name, session in zip((cluster, *others), sessions, strict=True):
+            with session.open() as connection:
+                if not session.try_lock(connection):
+                    raise StoreError(
+                        f"{session.place}: a daemon of cluster {name} is active on it, here or on another host. Stop "
+                        "each of them first (systemctl stop trimtab-daemon). Nothing was changed."
+                    )
+        yield
+    finally:
+        for session in sessions:
+            session.close()
+
+
 _IS_LOCK = (
     "locktype = 'advisory' AND granted AND objsubid = 1 "
     "AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) "

@@ -106,6 +106,15 @@ class Journal:
                     yield delivery
             last_id = page[-1].id
 
+    def follow(self, after_id: int | None, *, since: datetime) -> tuple[tuple[Delivery, ...], int | None]:
+        """One page of what came after a row, and the row that it ends with; None = begin at `since`."""
+        last_id = self._id_before(since) if after_id is None else after_id
+        if last_id == _INTEGER_MAX:
+            return (), None
+        page = self._page(last_id)
+        found = [self._delivery(row) for row in page]
+        return tuple(one for one in found if one is not None and one.at >= since), page[-1].id if page else last_id
+
     def newest_received_at(self) -> datetime | None:
         """When the newest report that is kept came in."""
         with self._database.read() as connection:

@@ -53,6 +53,11 @@ def refuse_newer(place: str, connection: Connection) -> None:
     _refuse_newer(place, connection, _script())
 
 
+def known_revisions() -> frozenset[str]:
+    """The schemas that this version can use or upgrade."""
+    return frozenset(revision.revision for revision in _script().walk_revisions())
+
+
 @cache
 def _script() -> ScriptDirectory:
     """The migrations that this version knows; a standby asks twice a second."""
