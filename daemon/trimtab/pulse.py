@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import structlog
 
 from trimtab.loop import Beat
+from trimtab.model.advice import FindingState
+from trimtab.model.board import Board
 from trimtab.service import Service
 
 log = structlog.get_logger()
@@ -80,6 +82,18 @@ class Watchdog:
         """For `systemctl status`: which beat, for how long, at what."""
         at = f" at {beat.at}" if beat.at else ""
         return f"{beat.name} hangs{at} for {beat.quiet_seconds or 0.0:.0f} s: the watchdog is no longer fed"
+
+
+def doing(trouble: str, board: Board | None) -> str:
+    """What the daemon does, for `systemctl status`: what a person should know first, then the cluster in one line."""
+    if board is None:
+        return trouble
+    reporting = sum(node.last_report_at is not None and not node.is_silent for node in board.nodes)
+    open_count = sum(one.state is FindingState.OPEN for one in board.findings)
+    mode = f"{board.mode.value}, paused" if board.is_paused else board.mode.value
+    gpus = f"{board.strip.gpus_reporting} GPUs, {board.strip.gpus_working} working"
+    said = f"{reporting} of {len(board.nodes)} nodes report, {gpus}; {open_count} findings open; {mode}"
+    return f"{trouble}; {said}" if trouble else said
 
 
 def why_not_well(beats: Iterable[Beat], *, is_bell_failing: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -26,9 +25,7 @@ Environment=NVML_STANDIN_STATE={FLEET}/fleet.txt
 """
 AGENT_SETTINGS = f"""\
 cluster = "hall-a"
-node = "{NODE}"
 daemon_urls = ["http://127.0.0.1:9741"]
-token_file = "credential:node-token"
 interval_seconds = 1
 replay_reports_per_second = 500
 """
@@ -50,6 +47,12 @@ try:
 except urllib.error.HTTPError as error:
     sys.exit(f"{error.code}: {error.read().decode()}")
 """
+STORED = """\
+import json, sqlite3, sys
+database = sqlite3.connect(f"file:{sys.argv[1]}?mode=ro", uri=True, timeout=30)
+query = "SELECT spool_id, sequence FROM journal WHERE node = ? ORDER BY id"
+print(json.dumps(database.execute(query, (sys.argv[2],)).fetchall()))
+"""
 
 
 class Machine:
@@ -57,6 +60,7 @@ class Machine:
 
     def __init__(self, root: Root) -> None:
         """Powered on, with a driver for 8 GPUs and nothing of ours yet."""
+        self.said_at_install = ""
         self.guest = Guest(root, binds={"/dev/kmsg": "/dev/kmsg"})
         self.guest.boot()
         fleet = self.guest.path(FLEET)
@@ -79,12 +83,14 @@ class Machine:
         return done.stdout + done.stderr
 
     def set_up(self) -> None:
-        """Settings, the node's token as a credential, and both services started with them."""
+        """Settings; the node is enrolled, its join token handed over by systemd as a credential; both started anew."""
         self.guest.write("/etc/trimtab/daemon.toml", DAEMON_SETTINGS)
         self.guest.write("/etc/trimtab/agent.toml", AGENT_SETTINGS)
-        token = self.guest.out("trimtab", "token", "node", NODE, "--settings", "/etc/trimtab/daemon.toml")
-        self.guest.write("/etc/trimtab/credentials.d/node-token", token, mode=0o600)
-        self.guest.run("systemctl", "restart", DAEMON, AGENT)
+        self.guest.run("systemctl", "restart", DAEMON)
+        self.guest.eventually(lambda: self.ask("/api/v1/board"))
+        given = self.trimtab("enroll", NODE)
+        self.guest.write("/etc/trimtab/credentials.d/join-token", given["tokens"][0]["token"], mode=0o600)
+        self.guest.run("systemctl", "restart", AGENT)
 
     def trimtab(self, *line: str) -> Any:
         """A verb with --json, as root on the machine."""
@@ -132,12 +138,8 @@ class Machine:
 
     def stored(self) -> list[tuple[str, int]]:
         """Spool and sequence of each report in the daemon's database, in order of arrival."""
-        connection = sqlite3.connect(f"file:{self.guest.path(DATABASE)}?mode=ro", uri=True, timeout=30)
-        try:
-            found = connection.execute("SELECT spool_id, sequence FROM journal WHERE node = ? ORDER BY id", (NODE,))
-            return [(str(spool), int(sequence)) for spool, sequence in found]
-        finally:
-            connection.close()
+        found = json.loads(self.guest.out("python3", "-c", STORED, DATABASE, NODE))
+        return [(str(spool), int(sequence)) for spool, sequence in found]
 
     def acknowledged(self) -> set[int]:
         """Sequences that the agent has written down as acknowledged."""

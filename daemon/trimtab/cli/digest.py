@@ -9,6 +9,7 @@ import click
 
 from trimtab.cli.client import Client, daemon_options, say_json
 from trimtab.cli.values import Span
+from trimtab.clock import SystemClock
 from trimtab.errors import ClientError
 from trimtab.show.api_types_digest import DigestText
 
@@ -26,9 +27,20 @@ from trimtab.show.api_types_digest import DigestText
 )
 @click.option("--language", type=click.Choice(["en", "zh-CN"]), default="en", show_default=True, help="Of md and html.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; else standard output.")
+@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), help="Write it there, named by its day.")
+@click.option("--keep", type=click.IntRange(1), default=26, show_default=True, help="So many files of --folder.")
 @daemon_options
 def digest(
-    client: Client, *, is_json: bool, since_seconds: float, until: str, form: str, language: str, out: Path | None
+    client: Client,
+    *,
+    is_json: bool,
+    since_seconds: float,
+    until: str,
+    form: str,
+    language: str,
+    out: Path | None,
+    folder: Path | None,
+    keep: int,
 ) -> None:
     """Tell what the fleet did in a stretch of time: GPU-hours used, idle, stranded and lost, by cause and queue.
 
@@ -38,8 +50,13 @@ def digest(
     \b
     Examples: trimtab digest
               trimtab digest --since 30d --format html --out digest.html
+              trimtab digest --format html --folder /var/lib/trimtab/digests
               trimtab digest --until 2026-11-30T00:00:00Z --json | jq .hours
     """
+    if folder is not None:
+        if out is not None:
+            raise click.UsageError("Give --out or --folder, not both.")
+        out = _of_today(folder, "json" if is_json else form, keep=keep)
     query = {"since_seconds": f"{since_seconds:g}", **({"until": until} if until else {})}
     if is_json or form == "json":
         raw = client.get_raw(f"/api/v1/digest?{urlencode(query)}")
@@ -62,3 +79,16 @@ def _write(out: Path, text: str) -> None:
     except OSError as error:
         raise ClientError(f"{out}: cannot be written: {error.strerror}.") from error
     click.echo(f"{out} written", err=True)
+
+
+def _of_today(folder: Path, form: str, *, keep: int) -> Path:
+    """Today's file of a folder that holds so many, the oldest making room. Raises ClientError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        made = folder / f"digest-{SystemClock().now():%Y-%m-%d}.{form}"
+        others = sorted(path for path in folder.glob(f"digest-*.{form}") if path != made)
+        for old in others[: max(0, len(others) + 1 - keep)]:
+            old.unlink()
+    except OSError as error:
+        raise ClientError(f"{folder}: cannot be written: {error.strerror}.") from error
+    return made
