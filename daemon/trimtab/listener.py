@@ -187,7 +187,7 @@ class _Server(uvicorn.Server):
         # A server of the loop's own keeps those that have not shaken hands to itself: it neither bounds their number
         # nor lets go of them at the end, when the loop then cannot be closed.
         loop = asyncio.get_running_loop()
-        listening.setblocking(False)
+        listening.settimeout(0)
         listening.listen(self.config.backlog)
         while True:
             try:
