@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 from structlog.testing import capture_logs
-from tests.fakes.clock import FakeClock
+from tests.fakes.clock import START, FakeClock
 
 from trimtab.errors import StoreError
 from trimtab.loop import Beat
-from trimtab.pulse import FAILING_SECONDS_MAX, Watchdog, hung, why_not_well
+from trimtab.model.board import Board, Strip
+from trimtab.model.command import Mode
+from trimtab.pulse import FAILING_SECONDS_MAX, Watchdog, doing, hung, why_not_well
 from trimtab.service import Service
+from trimtab.show.board import BoardBox
+
+NUMBERS = ("total", "reporting", "working", "held_idle", "free", "spare", "out_of_service", "unknown")
 
 
 class Running(Beat):
@@ -133,3 +138,20 @@ def test_the_watchdog_of_another_process_is_not_ours(monkeypatch: pytest.MonkeyP
     assert Service().watchdog_seconds is None
     monkeypatch.delenv("WATCHDOG_PID")
     assert Service().watchdog_seconds == 5.0
+
+
+def test_status_says_what_the_daemon_does_and_trouble_first():
+    box = BoardBox()
+    assert doing("daemon.toml cannot be read", box.latest()) == "daemon.toml cannot be read"
+    box.publish(
+        Board(
+            cluster="hall-a",
+            at=START,
+            mode=Mode.RECOMMEND,
+            is_paused=True,
+            strip=Strip(**{f"gpus_{name}": 0 for name in NUMBERS}),
+        )
+    )
+    said = "0 of 0 nodes report, 0 GPUs, 0 working; 0 findings open; recommend, paused"
+    assert doing("", box.latest()) == said
+    assert doing("daemon.toml cannot be read", box.latest()) == f"daemon.toml cannot be read; {said}"

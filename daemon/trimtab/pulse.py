@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import structlog
 
@@ -84,10 +85,20 @@ class Watchdog:
         return f"{beat.name} hangs{at} for {beat.quiet_seconds or 0.0:.0f} s: the watchdog is no longer fed"
 
 
-def doing(trouble: str, board: Board | None) -> str:
+class Latest(Protocol):
+    """The last board that was published."""
+
+    @property
+    def board(self) -> Board:
+        """It, whole."""
+        ...
+
+
+def doing(trouble: str, latest: Latest | None) -> str:
     """What the daemon does, for `systemctl status`: what a person should know first, then the cluster in one line."""
-    if board is None:
+    if latest is None:
         return trouble
+    board = latest.board
     reporting = sum(node.last_report_at is not None and not node.is_silent for node in board.nodes)
     open_count = sum(one.state is FindingState.OPEN for one in board.findings)
     mode = f"{board.mode.value}, paused" if board.is_paused else board.mode.value
