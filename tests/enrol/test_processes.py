@@ -127,7 +127,17 @@ def test_a_node_is_joined_by_hand_before_its_agent_runs(
     )
 
     def join(token: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", MAIN, "join", alone.ingest_url, "--token-file", "-", "--settings", str(settings)]
+        command = [
+            sys.executable,
+            "-c",
+            MAIN,
+            "join",
+            alone.ingest_url,
+            "--token-file",
+            "-",
+            "--settings",
+            str(settings),
+        ]
         return subprocess.run(
             command, input=token, env=environment(tmp_path), capture_output=True, text=True, timeout=60, check=False
         )
@@ -159,7 +169,14 @@ def test_tokens_are_made_beside_a_daemon_that_does_not_run(alone: Daemon, tmp_pa
     assert "(beside the daemon)" in listed[0]["enrolled_by"]
 
 
-@pytest.mark.parametrize("moment", ["before it arrives", "as it arrives", "once it is written down"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("before it arrives", marks=pytest.mark.long),
+        pytest.param("as it arrives", marks=pytest.mark.long),
+        "once it is written down",
+    ],
+)
 @pytest.mark.parametrize("step", ["/v1/enroll", "/v1/renew"])
 def test_a_daemon_that_is_killed_during_a_join_or_a_renewal_loses_no_node(
     alone: Daemon, tmp_path: Path, running: Callable[[Running], Running], step: str, moment: str
