@@ -72,20 +72,25 @@ def copy_of_the_source(source: Path, to: Path) -> Path:
     return to
 
 
-@functools.cache
 def debs_called(version: str) -> Debs:
     """The same packages under another version: what an upgrade comes from, or a downgrade goes to."""
     made = debs()
-    place = made.agent.parent / f"called-{version}"
+    return Debs(agent=called(made.agent, version), daemon=called(made.daemon, version))
+
+
+@functools.cache
+def called(deb: Path, version: str) -> Path:
+    """The same package under another version; not pressed, as it only travels within this machine."""
+    place = deb.parent / f"called-{version}" / deb.name.split("_")[0]
     with locked("debs"):
         if not place.exists():
             half = place.with_suffix(".half")
             shutil.rmtree(half, ignore_errors=True)
-            half.mkdir()
-            for deb in (made.agent, made.daemon):
-                _rename(deb, version, half)
+            half.mkdir(parents=True)
+            _rename(deb, version, half)
             half.rename(place)
-    return _in(place)
+    [made] = place.glob("*.deb")
+    return made
 
 
 def build(source: Path, into: Path, *words: str, umask: int = 0o022, **environment: str) -> list[str]:
@@ -129,7 +134,7 @@ def _rename(deb: Path, version: str, into: Path) -> None:
     for path in (stage / "DEBIAN").iterdir():
         path.write_text(path.read_text().replace(was.removeprefix("Version: "), version))
     subprocess.run(
-        ["dpkg-deb", "--root-owner-group", "-Zzstd", "-z1", "--build", stage, into],
+        ["dpkg-deb", "--root-owner-group", "-Znone", "--build", stage, into],
         check=True,
         stdout=subprocess.DEVNULL,
     )
