@@ -45,8 +45,9 @@ def ca() -> None:
 @click.option(
     "--days", type=click.FloatRange(min=1), default=pki.CA_DAYS, show_default=True, help="How long it is good."
 )
+@click.option("--directory", type=click.Path(path_type=Path), help="Elsewhere than tls.ca_directory: for the next CA.")
 @_json
-def create(settings_file: Path, *, days: float, is_json: bool) -> None:
+def create(settings_file: Path, *, days: float, directory: Path | None, is_json: bool) -> None:
     """Make the CA in the daemon's state directory; its key stays there, readable by its owner alone.
 
     A daemon makes it by itself where a setting needs it; do it by hand before there are two daemons, and copy it.
@@ -55,8 +56,8 @@ def create(settings_file: Path, *, days: float, is_json: bool) -> None:
     Example: trimtab ca create && scp /var/lib/trimtab/ca/ca.* other-daemon:/var/lib/trimtab/ca/
     """
     settings = load(settings_file, DaemonSettings)
-    made = pki.Authority.create(ca_directory(settings), cluster=settings.cluster, clock=SystemClock(), days=days)
-    _show(settings, made, is_json=is_json)
+    place = directory or ca_directory(settings)
+    _show(pki.Authority.create(place, cluster=settings.cluster, clock=SystemClock(), days=days), place, is_json=is_json)
 
 
 @ca.command()
@@ -70,7 +71,7 @@ def show(settings_file: Path, *, is_json: bool) -> None:
               trimtab ca show --json | jq -r .sha256
     """
     settings = load(settings_file, DaemonSettings)
-    _show(settings, _loaded(settings), is_json=is_json)
+    _show(_loaded(settings), ca_directory(settings), is_json=is_json)
 
 
 @ca.command()
@@ -85,7 +86,7 @@ def renew(settings_file: Path, *, is_json: bool) -> None:
     settings = load(settings_file, DaemonSettings)
     authority = _loaded(settings)
     issue_server(authority, ca_directory(settings), server_names(settings), days=settings.tls.server_days)
-    _show(settings, authority, is_json=is_json)
+    _show(authority, ca_directory(settings), is_json=is_json)
 
 
 @ca.command()
@@ -121,9 +122,8 @@ def _loaded(settings: DaemonSettings) -> pki.Authority:
     return pki.Authority.load(directory, clock=SystemClock())
 
 
-def _show(settings: DaemonSettings, authority: pki.Authority, *, is_json: bool) -> None:
+def _show(authority: pki.Authority, directory: Path, *, is_json: bool) -> None:
     now = SystemClock().now()
-    directory = ca_directory(settings)
     server = directory / SERVER_FILE
     held = pki.read_certificates(server)[0] if server.exists() else None
     if is_json:
