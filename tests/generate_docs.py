@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.security.reference import page as hostile_requests
+
 from trimtab.cli import VERBS
 from trimtab.cli.exits import reference as exit_codes
 from trimtab.settings.reference import KINDS, page, sample
@@ -23,6 +25,7 @@ def generated() -> dict[Path, str]:
         ROOT / "docs" / "api.md": api_reference(ROUTES),
         ROOT / "docs" / "reference" / "exit-codes.md": exit_codes(VERBS),
         ROOT / "docs" / "reference" / "settings.md": page(),
+        ROOT / "docs" / "reference" / "hostile-requests.md": hostile_requests(),
         ROOT / "docs" / "reference" / "oncall-webhook.schema.json": json.dumps(schema(), indent=2) + "\n",
         **{ROOT / "systemd" / f"{name}.toml": sample(kind) for name, kind in KINDS.items()},
     }
