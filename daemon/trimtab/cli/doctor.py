@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import tempfile
-import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
 from trimtab.cli.client import Client, DaemonSaysNo, asked_of, say_json
-from trimtab.cli.doctor_enrolment import AGENT_SETTINGS, enrolment_checks
+from trimtab.cli.doctor_daemon import daemon_jobs
+from trimtab.cli.doctor_node import gpus_on_bus, node_jobs
 from trimtab.cli.exits import Exit
 from trimtab.cli.place import Asked, find
+from trimtab.cli.settings import PLACES, checks_of, read, rows_of
 from trimtab.cli.text import paragraph, say, width
+from trimtab.cli.together import Job, together
 from trimtab.errors import ClientError, SettingsError
-from trimtab.plan.planner import RULE_NAMES
-from trimtab.settings import AgentSettings, DaemonSettings, load
+from trimtab.settings import AgentSettings, load
 from trimtab.show.api_types import Check, Doctor
 
 KERNEL_LOG = Path("/dev/kmsg")
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 SPOOL = Path(AgentSettings().spool_directory)
 
-_DAEMON_KEYS = tuple(name for name in DaemonSettings.__struct_fields__ if name not in AgentSettings.__struct_fields__)
-_AGENT_KEYS = tuple(name for name in AgentSettings.__struct_fields__ if name not in DaemonSettings.__struct_fields__)
+LIBRARY = "libnvidia-ml.so.1"
 
 
 @click.command()
@@ -58,6 +56,10 @@ def doctor(
     **asked: str | None,
 ) -> None:
     """Look at this host and at the daemon, and say what is not as it should be, with the fix.
+
+    On a node: driver, devices, GPUs, kernel log, spool, and each daemon with its certificate, this node's credential
+    and the two clocks. Beside the daemon: settings, database, disk, ports, Prometheus and Grafana, also while it is
+    down. And what the daemon says of itself, where it answers. All at once, each within its time.
 
     With --settings FILE: read the file as the agent or the daemon would, and print every setting, defaults included;
     a mistake is named with file, key and fix. Needs no daemon.
@@ -92,61 +94,44 @@ def _checks(settings_file: Path | None, asked: Asked, *, is_cluster: bool) -> It
 
         return cluster_checks(settings_file)
     if settings_file:
-        return (*settings_checks(settings_file), *_enrolment(settings_file, is_note=True))
-    return (*node_checks(), *_enrolment(AGENT_SETTINGS, is_note=False), *daemon_checks(asked))
+        return checks_of(settings_file)
+    return (*_notes(asked), *together(host_jobs(asked, PLACES)))
 
 
-def _enrolment(path: Path, *, is_note: bool) -> Iterable[Check]:
-    """Of an agent's settings file; one that is not there or cannot be read is another check's."""
-    with contextlib.suppress(SettingsError):
-        settings = _read(path)[1]
-        if path.exists() and isinstance(settings, AgentSettings):
-            return tuple(enrolment_checks(settings, is_note=is_note))
-    return ()
+def _notes(asked: Asked) -> Iterable[Check]:
+    """What a reader should know of the answers: with whose eyes it was looked."""
+    if os.geteuid() != 0 and not asked.url and any(path.exists() for path in PLACES.values()):
+        said = "Looked with the rights of this user; what only root or the units' users may see is said where it is so."
+        yield Check(name="user", is_ok=True, sentence=said)
 
 
-def settings_checks(path: Path) -> Iterable[Check]:
-    """Whether a settings file can be read, by the one of agent and daemon whose keys it has."""
+def host_jobs(asked: Asked, places: Mapping[str, Path]) -> tuple[Job, ...]:
+    """Of this host: what its settings files say that it is; a node's checks where there is none."""
+    is_daemons, is_nodes = places["daemon"].exists(), places["agent"].exists()
+    jobs: list[Job] = []
+    if is_nodes or not is_daemons:
+        jobs += _nodes_jobs(places["agent"] if is_nodes else None)
+    if is_daemons:
+        jobs.append(Job(name="settings", look=lambda: checks_of(places["daemon"], "daemon")))
+        jobs += daemon_jobs(places["daemon"])
+    jobs.append(Job(name="daemon", look=lambda: daemon_checks(asked)))
+    return tuple(jobs)
+
+
+def _nodes_jobs(path: Path | None) -> list[Job]:
     try:
-        whose = _read(path)[0]
-    except SettingsError as error:
-        yield Check(name="settings", is_ok=False, sentence=str(error), fix=f"Correct {path}, then look again.")
-        return
-    unknown = [*_rules_check(path)]
-    yield from unknown or [Check(name="settings", is_ok=True, sentence=f"{path} reads as {whose} settings.")]
-
-
-def _rules_check(path: Path) -> Iterable[Check]:
-    """A misspelt rule would keep the daemon's own mode: the daemon refuses to start with one."""
-    settings = _read(path)[1]
-    rules = settings.issue.rules if isinstance(settings, DaemonSettings) else {}
-    for unknown in sorted(set(rules) - set(RULE_NAMES)):
-        known = ", ".join(RULE_NAMES)
-        said = f"{path}: issue.rules has {unknown!r}, which is no rule."
-        yield Check(name="settings", is_ok=False, sentence=said, fix=f"The rules are {known}.")
-
-
-def _read(path: Path) -> tuple[str, AgentSettings | DaemonSettings]:
-    """Whose settings they are, and what they come to. The daemon's where its keys say so, else an agent's."""
-    try:
-        keys = set(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
-        keys = set()  # `load` says it better
-    if len(keys & set(_DAEMON_KEYS)) > len(keys & set(_AGENT_KEYS)):
-        return "the daemon's", load(path, DaemonSettings)
-    return "an agent's", load(path, AgentSettings)
+        settings = load(path, AgentSettings)
+    except SettingsError:
+        settings = AgentSettings()
+    jobs = [Job(name="settings", look=lambda: checks_of(path, "agent"))] if path is not None else []
+    spool = Path(settings.spool_directory)
+    library = settings.nvml_library or LIBRARY
+    jobs.append(Job(name="node", look=lambda: node_checks(spool=spool, library=library)))
+    return jobs + (list(node_jobs(settings, pci=PCI_DEVICES)) if path is not None else [])
 
 
 def _settings_lines(path: Path) -> list[str]:
-    return list(_flat(msgspec.to_builtins(_read(path)[1]), ""))
-
-
-def _flat(values: dict[str, Any], prefix: str) -> Iterable[str]:
-    for key, value in values.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key} = {msgspec.json.encode(value).decode()}"
+    return [f"{row.key} = {msgspec.json.encode(row.value).decode()}" for row in rows_of(read(path)[1])]
 
 
 def node_checks(
@@ -155,18 +140,19 @@ def node_checks(
     spool: Path = SPOOL,
     pci: Path = PCI_DEVICES,
     open_library: Callable[[str], object] = ctypes.CDLL,
+    library: str = LIBRARY,
 ) -> Iterable[Check]:
     """What an agent needs on this host: the driver's library, the kernel log, a place for its spool."""
-    yield _driver(open_library, pci)
+    yield _driver(open_library, pci, library)
     yield _kernel_log(kernel_log)
     yield _spool(spool)
 
 
-def _driver(open_library: Callable[[str], object], pci: Path) -> Check:
+def _driver(open_library: Callable[[str], object], pci: Path, library: str) -> Check:
     try:
-        open_library("libnvidia-ml.so.1")
+        open_library(library)
     except OSError as error:
-        if not _has_nvidia_gpu(pci):
+        if not gpus_on_bus(pci):
             return Check(
                 name="driver", is_ok=True, sentence="There is no NVIDIA GPU on this host; no driver is needed."
             )
@@ -177,16 +163,6 @@ def _driver(open_library: Callable[[str], object], pci: Path) -> Check:
             fix="Install the driver, or set nvml_library to where its libnvidia-ml.so.1 is.",
         )
     return Check(name="driver", is_ok=True, sentence="The NVIDIA driver's library can be loaded.")
-
-
-def _has_nvidia_gpu(pci: Path) -> bool:
-    """Whether a PCI device is NVIDIA's display or 3D controller."""
-    for device in pci.glob("*"):
-        with contextlib.suppress(OSError):
-            vendor, kind = (device / "vendor").read_text(), (device / "class").read_text()
-            if vendor.strip() == "0x10de" and kind.startswith("0x03"):
-                return True
-    return False
 
 
 def _kernel_log(path: Path) -> Check:

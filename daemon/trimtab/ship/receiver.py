@@ -104,6 +104,7 @@ def ingest_app(
     app = Starlette(
         routes=[
             Route("/v1/reports", desk.take, methods=["POST"]),
+            Route("/v1/node", desk.who, methods=["GET"]),
             Route("/healthz", desk.health, methods=["GET"]),
             Route("/readyz", desk.health, methods=["GET"]),  # one that stands by answers 503 (away.py)
             *(enrolment.routes() if enrolment is not None else ()),
@@ -169,6 +170,14 @@ class _Desk:
             response = Response(status_code=499)  # nobody hears it; counted as what it was
         self.counts.requests_total[response.status_code] = self.counts.requests_total.get(response.status_code, 0) + 1
         return response
+
+    async def who(self, request: Request) -> Response:
+        """Which node a credential is: what `trimtab doctor` asks on a node."""
+        try:
+            return _json(200, {"node": await self._node_of(request)})
+        except _Refused as refused:
+            await self._say(request, refused.status, refused)
+            return _json(refused.status, {"error": str(refused)}, refused.headers)
 
     async def _say(self, request: Request, status: int, why: Exception) -> None:
         if status in _TOLD:
