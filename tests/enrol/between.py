@@ -1,4 +1,4 @@
-"""A node's way to its daemon, on which something may happen at the worst moment: before a request, before its answer."""
+"""A node's way to its daemon, on which something may happen: before a request arrives, before its answer."""
 
 from __future__ import annotations
 

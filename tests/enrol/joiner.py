@@ -47,7 +47,7 @@ class DyingKeyring(Keyring):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def live(url: str, directory: str, node: str, token: str, die_at: int, what: str) -> None:
+def live(*, url: str, directory: str, node: str, token: str, die_at: int, what: str) -> None:
     """Join (or renew) once."""
     keyring = DyingKeyring(Path(directory))
     keyring.die_at = die_at
@@ -67,7 +67,7 @@ def main() -> None:
         if child == 0:
             try:
                 live(**life)
-            except BaseException:
+            except BaseException:  # noqa: BLE001 - the child ends here, whatever it was
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
