@@ -144,10 +144,11 @@ class Guest:
         assert self._leader, "it is powered off"
         return self._leader
 
-    def start(self, *line: str) -> subprocess.Popen[str]:
-        """A command in the guest that goes on beside the test."""
+    def start(self, *line: str, given: bool = False) -> subprocess.Popen[str]:
+        """A command in the guest that goes on beside the test; with `given` it reads what the test writes."""
         command = [*DIE_WITH_US, *self._enter(), "/usr/bin/env", "-i", *_variables(None), *line]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        stdin = subprocess.PIPE if given else subprocess.DEVNULL
+        return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def path(self, inside: str) -> Path:
         """A path of the guest as this process reaches it; links in it are followed as the host sees them."""

@@ -23,7 +23,7 @@ DRIVER_SAYS = f"""\
 [Service]
 Environment=NVML_STANDIN_STATE={FLEET}/fleet.txt
 """
-AGENT_SETTINGS = f"""\
+AGENT_SETTINGS = """\
 cluster = "hall-a"
 daemon_urls = ["http://127.0.0.1:9741"]
 interval_seconds = 1
@@ -61,6 +61,7 @@ class Machine:
     def __init__(self, root: Root) -> None:
         """Powered on, with a driver for 8 GPUs and nothing of ours yet."""
         self.said_at_install = ""
+        self.before: dict[str, str] = {}
         self.guest = Guest(root, binds={"/dev/kmsg": "/dev/kmsg"})
         self.guest.boot()
         fleet = self.guest.path(FLEET)

@@ -58,14 +58,18 @@ def test_a_secret_comes_as_a_credential_that_only_its_service_reads(machine: Mac
     given = guest.path("/etc/trimtab/credentials.d/join-token").read_text()
     assert guest.out("cat", there) == given
     assert given.strip() not in guest.journal(), "no secret is in the journal"
-    denied = guest.run("setpriv", "--reuid=trimtab", "--regid=trimtab", "--clear-groups", "cat", there, is_checked=False)
+    denied = guest.run(
+        "setpriv", "--reuid=trimtab", "--regid=trimtab", "--clear-groups", "cat", there, is_checked=False
+    )
     assert denied.returncode != 0
 
 
 def test_status_says_what_each_does(machine: Machine):
     agent, daemon = machine.guest.status(AGENT), machine.guest.status(DAEMON)
     assert re.search(r'Status: "8 GPUs read; sent ', agent), agent
-    assert re.search(r'Status: ".*1 of 1 nodes report, 8 GPUs; ', daemon), daemon
+    assert re.search(r'Status: ".*1 of 1 nodes report, 8 GPUs, 8 working; [01] findings open; recommend', daemon), (
+        daemon
+    )
 
 
 def test_systemd_finds_the_units_closed_and_has_nothing_to_say_of_them(machine: Machine):
@@ -114,7 +118,9 @@ def test_the_journal_finds_a_fault_by_code_gpu_node_and_finding(machine: Machine
         for match in ("XID=79", f"GPU={UUID_3}", f"NODE={NODE}", f"FINDING={name}"):
             said = guest.eventually(lambda match=match: guest.journal(match))
             assert "finding opened" in said, f"{match}: {said}"
-        assert "Xid 79" in guest.out("journalctl", "--no-pager", "-o", "cat", "XID=79", "NODE=guest").replace("XID", "Xid")
+        assert "Xid 79" in guest.out("journalctl", "--no-pager", "-o", "cat", "XID=79", "NODE=guest").replace(
+            "XID", "Xid"
+        )
         assert guest.journal("XID=80") == ""
     finally:
         del machine.driver["xid.1"]
@@ -159,8 +165,12 @@ def test_the_timers_do_their_work(machine: Machine):
     guest = machine.guest
     for timer in TIMERS:
         assert guest.property(timer, "NextElapseUSecRealtime") not in ("", "0"), timer
-    guest.drop_in("trimtab-backup.timer", "[Timer]\nOnCalendar=\nOnCalendar=*:*:0/2\nRandomizedDelaySec=0\nAccuracySec=1\n")
-    guest.drop_in("trimtab-digest.timer", "[Timer]\nOnCalendar=\nOnCalendar=*:*:0/2\nRandomizedDelaySec=0\nAccuracySec=1\n")
+    guest.drop_in(
+        "trimtab-backup.timer", "[Timer]\nOnCalendar=\nOnCalendar=*:*:0/2\nRandomizedDelaySec=0\nAccuracySec=1\n"
+    )
+    guest.drop_in(
+        "trimtab-digest.timer", "[Timer]\nOnCalendar=\nOnCalendar=*:*:0/2\nRandomizedDelaySec=0\nAccuracySec=1\n"
+    )
     try:
         guest.run("systemctl", "restart", *TIMERS)
         digests = guest.path("/var/lib/trimtab/digests")
