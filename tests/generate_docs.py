@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.security.permissions import page as permissions
 from tests.security.reference import page as hostile_requests
 
 from trimtab.cli import VERBS
 from trimtab.cli.exits import reference as exit_codes
+from trimtab.cli.reference import page as commands
 from trimtab.settings.reference import KINDS, page, sample
 from trimtab.show.api_reference import api_reference
 from trimtab.show.api_table import ROUTES
@@ -23,9 +25,11 @@ def generated() -> dict[Path, str]:
     return {
         ROOT / "docs" / "metrics.md": metrics_reference(),
         ROOT / "docs" / "api.md": api_reference(ROUTES),
+        ROOT / "docs" / "reference" / "commands.md": commands(),
         ROOT / "docs" / "reference" / "exit-codes.md": exit_codes(VERBS),
         ROOT / "docs" / "reference" / "settings.md": page(),
         ROOT / "docs" / "reference" / "hostile-requests.md": hostile_requests(),
+        ROOT / "docs" / "how-to" / "permissions.md": permissions(),
         ROOT / "docs" / "reference" / "oncall-webhook.schema.json": json.dumps(schema(), indent=2) + "\n",
         **{ROOT / "systemd" / f"{name}.toml": sample(kind) for name, kind in KINDS.items()},
     }

@@ -21,9 +21,10 @@ from trimtab.settings.daemon import DaemonSettings
 KINDS: Mapping[str, type[Struct]] = {"agent": AgentSettings, "daemon": DaemonSettings}
 _ABOUT = (
     "Generated from the types (`make docs`). Every key has its unit in its name. An unknown key is an error that names "
-    "file and key; `trimtab doctor --settings FILE` reads a file and prints what it comes to."
+    "file and key; `trimtab settings check` reads a file as its program would. Every key can be set by a variable too "
+    "(`people.listen` by `TRIMTAB_DAEMON__PEOPLE__LISTEN`), and every `*_file` key can name a systemd credential "
+    "(`credential:NAME`): [how](../how-to/settings.md)."
 )
-_HEAD = ("| Key | Type | Default | |", "|---|---|---|---|")
 _REQUIRED = msgspec.NODEFAULT
 _BOUNDS = (("gt", "over"), ("ge", "at least"), ("lt", "under"), ("le", "at most"))
 _WORDS: Mapping[object, str] = {str: "text", int: "whole number", float: "number", bool: "true or false"}
@@ -73,14 +74,7 @@ def sample(kind: type[Struct]) -> str:
 
 def page() -> str:
     """The reference page of all settings (docs/reference/settings.md)."""
-    lines = [
-        "# Settings",
-        "",
-        "Generated from the types (`make docs`). Every key has its unit in its name. An unknown key ",
-    ]
-    lines[-1] += (
-        "is an error that names file and key; `trimtab doctor --settings FILE` reads a file and prints it whole."
-    )
+    lines = ["# Settings", "", _ABOUT]
     for name, kind in KINDS.items():
         lines += ["", f"## `{name}.toml`"]
         for table in tables(kind):
