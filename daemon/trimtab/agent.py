@@ -32,6 +32,7 @@ from trimtab.service import Service
 from trimtab.settings import AgentSettings, load
 from trimtab.ship.bounds import EVENTS_MAX
 from trimtab.ship.former import leave_former
+from trimtab.ship.durable import free_bytes
 from trimtab.ship.sender import Sender, sender_of
 from trimtab.ship.spool import Spool
 from trimtab.show.metrics import serve_agent_metrics
@@ -228,6 +229,7 @@ class AgentProcess:
         node = settings.node or host_name()
         leave_former(directory, cluster=settings.cluster, node=node, bytes_max=settings.spool_bytes_max)
         self._spool = Spool(directory, settings.spool_bytes_max)
+        self._spool_directory, self._spool_bytes_max = directory, settings.spool_bytes_max
         self._sender = sender_of(settings, spool=self._spool, clock=clock, keys=self._membership)
         self._daemons = len(settings.daemon_urls)
         boot_id = catalog.boot_id()
@@ -289,6 +291,8 @@ class AgentProcess:
             tick_seconds=self._reading.last_duration_seconds,
             spool_reports=spool.waiting,
             spool_bytes=spool.size_bytes,
+            spool_bytes_max=self._spool_bytes_max,
+            disk_free_bytes=free_bytes(self._spool_directory),
             spool_dropped_total=spool.dropped_total,
             spool_lost_total=spool.lost_total,
             spool_damaged_total=spool.damaged_total,
@@ -297,6 +301,7 @@ class AgentProcess:
             acknowledged_total=counts.sent_live_total + counts.sent_backlog_total,
             acknowledged_at=self._acknowledged_at,
             send_failures_total=counts.failures_total,
+            put_off_total=counts.put_off_total,
             collector_seconds=dict(self.agent.tally.last_seconds),
             collector_errors_total=dict(self.agent.tally.errors_total),
             bad_samples_total=self.agent.bad_samples_total,

@@ -23,7 +23,9 @@ BODY_SECONDS = 40.0
 READER_SECONDS = 60.0
 """For whoever does not take the answer: the buffer must move by then."""
 FILES_KEPT = 256
-"""Of the process's files: database, spools of requests going out, logs."""
+"""Of the process's files: database, requests going out, logs."""
+SHARE_RATIO = 0.8
+"""Of the others, for one listener: there are two."""
 SAID_SECONDS = 60.0
 """One line of the log in so long, however many connections were let go."""
 
@@ -36,9 +38,9 @@ class Crowd:
     """The open connections of one listener. Used on its loop alone; counts may be read from anywhere."""
 
     def __init__(self, name: str, *, connections_max: int) -> None:
-        """At most `connections_max`, and no more than half of what files the process may still open."""
+        """At most `connections_max`, and no more than what files the process may open."""
         self.name = name
-        self.connections_max = max(8, min(connections_max, (files_max() - FILES_KEPT) // 2))
+        self.connections_max = max(8, min(connections_max, int((files_max() - FILES_KEPT) * SHARE_RATIO)))
         self.closed_total: Counter[str] = Counter()
         """Connections that we closed, by why: slow_head, slow_body, slow_reader, made_room, no_room."""
         self._open: set[Guarded] = set()

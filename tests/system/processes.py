@@ -193,6 +193,10 @@ class Daemon(Running):
         data = None if body is None else msgspec.json.encode(body)
         return self._session.request(method, self.url + path, data=data, headers=headers)
 
+    def hang_up(self) -> None:
+        """Close our connections to it; the next request makes one anew."""
+        self._session.close()
+
     def get(self, path: str, kind: type[T], **query: object) -> T:
         answer = self.ask("GET", path + ("?" + "&".join(f"{key}={value}" for key, value in query.items())))
         assert answer.status_code == 200, answer.text

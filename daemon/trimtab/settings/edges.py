@@ -48,7 +48,7 @@ class IngestSettings(Section, frozen=True, kw_only=True):
     """Of these, reports that were kept during an outage: what is live always finds room. One commit's worth on a fast
     host; each of 8 GPUs takes about 50 kB of memory while it waits."""
     connections_max: Count = 20_000
-    """Open connections of agents, at most half of the files that the process may open; past it the quietest one goes."""
+    """Open connections of agents, at most 4 in 5 of the files that the process may open; past it the quietest goes."""
 
 
 class PeopleSettings(Section, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 
@@ -18,6 +19,14 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o640, owner: tuple[i
         os.fsync(file.fileno())
     beside.replace(path)
     sync_directory(path.parent)
+
+
+def free_bytes(directory: Path) -> int | None:
+    """What is left on the disk of a directory; None where that cannot be asked."""
+    try:
+        return shutil.disk_usage(directory).free
+    except OSError:
+        return None
 
 
 def sync_directory(directory: Path) -> None:

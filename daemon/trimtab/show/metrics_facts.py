@@ -28,6 +28,9 @@ class AgentFacts:
     tick_seconds: float | None = None
     spool_reports: int | None = None
     spool_bytes: int | None = None
+    spool_bytes_max: int | None = None
+    disk_free_bytes: int | None = None
+    put_off_total: int | None = None
     spool_dropped_total: int | None = None
     spool_lost_total: int | None = None
     spool_damaged_total: int | None = None
