@@ -33,6 +33,7 @@ class Postgres:
             f"GRANT USAGE ON SCHEMA {self.schema} TO {self.user};",
             f"GRANT SELECT ON ALL TABLES IN SCHEMA {self.schema} TO {self.user};",
             f"ALTER DEFAULT PRIVILEGES IN SCHEMA {self.schema} GRANT SELECT ON TABLES TO {self.user};",
+            f"REVOKE ALL ON people_tokens, people_sessions, join_tokens, node_credentials FROM {self.user};",
         )
 
 
