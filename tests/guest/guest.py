@@ -23,7 +23,7 @@ from tests.guest.root import Root
 T = TypeVar("T")
 
 BOOT_SECONDS_MAX = 120.0
-RUN_SECONDS_MAX = 120.0
+RUN_SECONDS_MAX = 240.0
 REBOOT = 133
 """What nspawn ends with, under --keep-unit, when the guest wants to come up again."""
 DIE_WITH_US = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -195,7 +195,7 @@ class Guest:
 
     # --- waiting
 
-    def eventually(self, look: Callable[[], T | None], *, seconds: float = 60.0) -> T:
+    def eventually(self, look: Callable[[], T | None], *, seconds: float = 120.0) -> T:
         """The first true value of `look`, within a deadline; what the guest said is told where there is none."""
         pause, ends_at = threading.Event(), time.monotonic() + seconds
         while time.monotonic() < ends_at:

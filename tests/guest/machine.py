@@ -19,6 +19,7 @@ NODE = "guest"
 PAGE = "http://127.0.0.1:9740"
 FLEET = "/var/lib/standin"
 DATABASE = "/var/lib/trimtab/trimtab.db"
+INSTALL_SECONDS_MAX = 600.0
 DRIVER_SAYS = f"""\
 [Service]
 Environment=NVML_STANDIN_STATE={FLEET}/fleet.txt
@@ -80,7 +81,8 @@ class Machine:
     def install(self, packages: Sequence[Path]) -> str:
         """`dpkg -i` of all at once; there is no network. What it said."""
         files = [self.guest.put(one, f"/root/{one.name}") for one in packages]
-        done = self.guest.run("dpkg", "-i", *files, environment={"DEBIAN_FRONTEND": "noninteractive"})
+        quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+        done = self.guest.run("dpkg", "-i", *files, environment=quiet, seconds=INSTALL_SECONDS_MAX)
         return done.stdout + done.stderr
 
     def set_up(self) -> None:

@@ -62,7 +62,7 @@ def test_an_upgrade_with_a_day_of_data_keeps_all_of_it(upgraded: Machine, packag
     machine.set_up()
     machine.shows_data()
     settings = {name: guest.path(f"/etc/trimtab/{name}.toml").read_text() for name in ("agent", "daemon")}
-    enrolled = machine.trimtab("enroll", "list")["nodes"][0]["until"]
+    enrolled = machine.trimtab("enroll", "list")["nodes"][0]["expires_at"]
     before = counted(machine)
     assert {name: before[name] >= least for name, least in LAST_DAY.items()} == dict.fromkeys(LAST_DAY, True), before
     last = machine.stored()[-1][1]
@@ -74,7 +74,7 @@ def test_an_upgrade_with_a_day_of_data_keeps_all_of_it(upgraded: Machine, packag
     after = counted(machine)
     assert {name: count for name, count in before.items() if after.get(name, -1) < count} == {}, "rows are missing"
     assert {name: guest.path(f"/etc/trimtab/{name}.toml").read_text() for name in ("agent", "daemon")} == settings
-    assert machine.trimtab("enroll", "list")["nodes"][0]["until"] == enrolled
+    assert machine.trimtab("enroll", "list")["nodes"][0]["expires_at"] == enrolled
     guest.eventually(lambda: machine.stored()[-1][1] > last + 2)
     machine.has_caught_up()
     digest = machine.trimtab("digest", "--since", "20h")

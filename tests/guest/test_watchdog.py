@@ -57,7 +57,7 @@ def ended_by_the_watchdog(machine: Machine, unit: str) -> Iterator[int]:
     restarts = int(guest.property(unit, "NRestarts"))
     pid = int(guest.property(unit, "MainPID"))
     yield pid
-    guest.eventually(lambda: int(guest.property(unit, "NRestarts")) > restarts, seconds=90)
+    guest.eventually(lambda: int(guest.property(unit, "NRestarts")) > restarts)
     guest.eventually(lambda: guest.property(unit, "ActiveState") == "active")
     assert int(guest.property(unit, "NRestarts")) == restarts + 1
     assert guest.property(unit, "MainPID") not in ("0", str(pid))
@@ -122,10 +122,10 @@ def test_a_process_that_stands_still_is_started_anew(machine: Machine, unit: str
 def test_one_hung_beat_is_enough_and_the_journal_names_it_and_where_it_stood(machine: Machine, unit: str, beat: str):
     with ended_by_the_watchdog(machine, unit) as pid, hung_thread(machine, pid, f"beat-{beat}"):
         guest = machine.guest
-        said = guest.eventually(lambda: _hangs(machine, pid), seconds=90)
+        said = guest.eventually(lambda: _hangs(machine, pid))
         assert beat in said
-        guest.eventually(lambda: f"{beat} hangs" in guest.status(unit) or _is_gone(machine, pid), seconds=90)
-        guest.eventually(lambda: _is_gone(machine, pid), seconds=90)
+        guest.eventually(lambda: f"{beat} hangs" in guest.status(unit) or _is_gone(machine, pid))
+        guest.eventually(lambda: _is_gone(machine, pid))
     trace = machine.guest.journal("-u", unit, f"_PID={pid}")
     assert "Fatal Python error: Aborted" in trace, trace
     assert "loop.py" in trace, "the threads' places are in the journal"
