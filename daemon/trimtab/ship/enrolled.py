@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -14,6 +15,7 @@ import structlog
 from trimtab.clock import Clock
 from trimtab.errors import StoreError
 from trimtab.model.enrolment import Ended, NodeCredential, is_older, why_not_good
+from trimtab.pki import CertificateError, certificate_of, serial_of
 from trimtab.ship.join_token import digest_of
 from trimtab.ship.tokens import TOKEN_PREFIX
 
@@ -55,6 +57,7 @@ class Enrolled:
         self._shelves: dict[str, tuple[NodeCredential, ...]] = {}
         self._by_node: dict[str, dict[int, NodeCredential]] = {}
         self._rotating: set[str] = set()
+        self._revoked_serials: set[str] = set()
         self._new: dict[str, NodeCredential] = {}
         """Credentials that came in for the first time and are not written down yet, by hash."""
         self._used: dict[int, float] = {}
@@ -100,6 +103,10 @@ class Enrolled:
     def wants_renewal(self, node: str) -> bool:
         """Whether an operator asked for a new credential of this node."""
         return node in self._rotating
+
+    def is_revoked(self, serial: str) -> bool:
+        """Whether the client certificate with this serial number went with a credential that was revoked."""
+        return serial in self._revoked_serials
 
     @property
     def nodes(self) -> int:
@@ -176,6 +183,9 @@ class Enrolled:
                 # Read before its first use was written down, it is older than what is known here.
                 first_used_at = self._clock.now() if self._is_newer_here(one) else one.first_used_at
                 self._put(replace(one, first_used_at=first_used_at, certificate_pem=""))
+                if one.ended_how is Ended.REVOKED and one.certificate_pem:
+                    with suppress(CertificateError):
+                        self._revoked_serials.add(serial_of(certificate_of(one.certificate_pem.encode())))
 
     def _forget(self) -> None:
         with self._lock:
