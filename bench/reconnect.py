@@ -1,8 +1,8 @@
 """All agents at once after an outage: how long until every spool is drained, and whether what is live came first.
 
-A real `trimtab daemon`; each agent is the product's own spool and sender. All share this machine's cores, so the default
-interval is 30 s: at 10 s the agents alone would take two cores. Prints time to drain, delay of live reports during it,
-answers 429, RSS of the daemon before, at its peak and after, and acknowledged reports that are not in the database.
+A real `trimtab daemon`; each agent is the product's own spool and sender. All share this machine's cores, so the
+default interval is 30 s: at 10 s the agents alone would take two cores. Prints time to drain, delay of live reports
+during it, answers 429, the daemon's RSS before, at most and after, and acknowledged reports that are not stored.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Share:
         }
 
 
-def serve(pipe: Connection, names: list[str], tokens: list[str], url: str, folder: str, options: argparse.Namespace) -> None:
+def serve(pipe: Connection, tokens: dict[str, str], url: str, folder: str, options: argparse.Namespace) -> None:
     """Answer what is asked over the pipe, until `end`."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -155,7 +155,7 @@ def serve(pipe: Connection, names: list[str], tokens: list[str], url: str, folde
     threading.stack_size(256 * 1024)
     clock = SystemClock()
     agents = []
-    for name, token in zip(names, tokens, strict=True):
+    for name, token in tokens.items():
         spool = TimedSpool(Path(folder) / name)
         # One certificate to trust: each agent reads what the system trusts, and ten thousand would read it here.
         sender = Sender(spool=spool, urls=[url], token=token, clock=clock, ca_file=f"{folder}.ca/ca.pem")
@@ -203,7 +203,7 @@ class Fleet:
         for number in range(options.processes):
             mine = names[number :: options.processes]
             ours, theirs = context.Pipe()
-            args = (theirs, mine, [tokens[name] for name in mine], daemon.ingest_url, str(folder), options)
+            args = (theirs, {name: tokens[name] for name in mine}, daemon.ingest_url, str(folder), options)
             process = context.Process(target=serve, args=args, daemon=True)
             process.start()
             self._pipes.append(ours)
@@ -283,7 +283,9 @@ def measure(options: argparse.Namespace, home: Path) -> dict[str, object]:
         daemon.close()
 
 
-def drain(daemon: Daemon, fleet: Fleet, options: argparse.Namespace, *, before_mib: float, earlier: dict[str, object]) -> dict[str, object]:
+def drain(
+    daemon: Daemon, fleet: Fleet, options: argparse.Namespace, *, before_mib: float, earlier: dict[str, object]
+) -> dict[str, object]:
     began = time.monotonic()
     daemon.up()
     up_seconds = time.monotonic() - began
@@ -304,7 +306,11 @@ def drain(daemon: Daemon, fleet: Fleet, options: argparse.Namespace, *, before_m
     after_mib = rss_mib(daemon.pid)
     last = fleet.numbers()
     first = sorted(at - began for at in last["first"])  # type: ignore[union-attr]
-    busiest = max((sum(second <= at < second + 1 for at in first) for second in range(int(first[-1]) + 1)), default=0) if first else 0
+    busiest = (
+        max((sum(second <= at < second + 1 for at in first) for second in range(int(first[-1]) + 1)), default=0)
+        if first
+        else 0
+    )
     fleet.close()
     stored = count_rows(daemon)
     return {

@@ -13,7 +13,7 @@ NEEDS = "needs root and loop devices: run the tests as root (in a container: --p
 
 
 class Disk:
-    """An ext4 file system in a file, mounted at `path`; without a journal of its own, so that nothing heals by itself."""
+    """An ext4 file system in a file, mounted at `path`; without a journal, so that nothing heals by itself."""
 
     def __init__(self, path: Path, *, megabytes: int) -> None:
         self.path = path

@@ -82,7 +82,7 @@ def agent_without_files(home: Path) -> Row:
         )
 
 
-# --- stopped and continued
+# --- stopped, and continued later
 
 
 def daemon_stopped(home: Path, *, seconds: float = 40.0) -> Row:
@@ -160,7 +160,7 @@ class FakeTime:
 
 
 def clock_of_daemon_jumps(home: Path, *, waits: bool = True) -> Row:
-    """Three days ahead (longer than raw reports are kept), then a day back: nobody is called silent, nothing deleted."""
+    """Three days ahead (raw reports are kept for two), then back: nobody is called silent, nothing is deleted."""
     fake = FakeTime(home / "daemon.time")
     with scene(home, prepare=lambda one: fake.under(one) if one.log.name == "daemon.log" else None) as stage:
         rows = stage.stored(stage.agents[0])

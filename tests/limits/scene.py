@@ -131,7 +131,10 @@ def scene(
     disks: dict[str, int] | None = None,
     prepare: Callable[[Running], None] = lambda process: None,
 ) -> Iterator[Scene]:
-    """All up and reports flowing. `more`: lines for a section of the daemon's settings; `disks`: place under `home` -> megabytes of a disk of its own."""
+    """All up and reports flowing.
+
+    `more`: lines for a section of the daemon's settings; `disks`: place under `home` -> megabytes of a disk there.
+    """
     with ExitStack() as stack:
         made: dict[str, Disk] = {}
         for place, megabytes in (disks or {}).items():

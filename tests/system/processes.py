@@ -181,7 +181,7 @@ class Daemon(Running):
     def up(self) -> Daemon:
         """Start it, and wait until it answers and has judged once."""
         self.start()
-        eventually(lambda: self.ask("GET", "/api/v1/board").status_code == 200, said=self.tail)
+        eventually(lambda: self.ask("GET", "/api/v1/board").status_code == 200, seconds=120.0, said=self.tail)
         return self
 
     def ask(self, method: str, path: str, body: object = None, *, token: str | None = None) -> requests.Response:
