@@ -360,7 +360,7 @@ class Daemon:
             counts=self._ingest_counts,
             why_not_well=lambda: hung(self._beats),
             tell=tells_of_reports(self._door),
-            client_rule=self._certificates.client_rule(),
+            client_rule=self._certificates.client_rule(revoked=self._admissions.enrolled),
         )
         self.ingest_app = app
         return self._listener(app, "ingest", self._door)

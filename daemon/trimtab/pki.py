@@ -278,7 +278,7 @@ def write_file(path: Path, data: bytes, *, mode: int) -> None:
     """Write whole or not at all, never readable by more than `mode` says. Raises CertificateError."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(mode=0o750, parents=True, exist_ok=True)
+        _make_directory(path.parent)
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             if os.geteuid() == 0:  # made by root for a daemon that is not: it belongs to whom the directory belongs
@@ -293,6 +293,16 @@ def write_file(path: Path, data: bytes, *, mode: int) -> None:
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise CertificateError(f"{path}: {error.strerror}. Run this as the daemon's user, or as root") from error
+
+
+def _make_directory(directory: Path) -> None:
+    if directory.exists():
+        return
+    _make_directory(directory.parent)
+    directory.mkdir(mode=0o750, exist_ok=True)
+    if os.geteuid() == 0:
+        owner = directory.parent.stat()
+        os.chown(directory, owner.st_uid, owner.st_gid)
 
 
 def _sync(directory: Path) -> None:
