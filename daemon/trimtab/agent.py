@@ -31,8 +31,8 @@ from trimtab.runner import Ran, Tally, run_all
 from trimtab.service import Service
 from trimtab.settings import AgentSettings, load
 from trimtab.ship.bounds import EVENTS_MAX
-from trimtab.ship.former import leave_former
 from trimtab.ship.durable import free_bytes
+from trimtab.ship.former import leave_former
 from trimtab.ship.sender import Sender, sender_of
 from trimtab.ship.spool import Spool
 from trimtab.show.metrics import serve_agent_metrics
@@ -369,6 +369,7 @@ def command(settings_file: str | None, *, is_once: bool, is_printing: bool) -> N
 
     settings = read()
     logs.setup(level=settings.log.level, form=settings.log.form, identifier="trimtab-agent")
+    logs.hear_all()
     show = _print if is_printing else lambda _report: None
     if is_once:
         show(one_report(settings, clock=SystemClock()))

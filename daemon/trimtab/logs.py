@@ -63,6 +63,10 @@ def setup(
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, Unfailing(sys.stderr))),
         cache_logger_on_first_use=False,  # a cached logger outlives a later setup, and the tests' capture
     )
+
+
+def hear_all() -> None:
+    """For a process that is ours alone: what libraries say, and errors that nobody knows, are told without secrets."""
     _hear_libraries()
     sys.excepthook = _died
     threading.excepthook = _thread_died

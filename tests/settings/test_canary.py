@@ -81,7 +81,8 @@ def test_a_databases_password_is_in_no_error(tmp_path: Path, words: tuple[str, .
 
 def test_what_ends_a_daemon_shows_no_secret_in_its_traceback(tmp_path: Path):
     code = (
-        "import sys; from trimtab import logs; from trimtab.settings import read_token; logs.setup(level='debug');"
+        "import sys; from trimtab import logs; from trimtab.settings import read_token;"
+        "logs.setup(level='debug'); logs.hear_all();"
         "token = read_token(sys.argv[1], environment_name='NONE'); import threading;"
         "thread = threading.Thread(target=lambda: int(token)); thread.start(); thread.join(); int(token)"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from trimtab.journaling import log_changes, remember
 from trimtab.model.command import AuditLine
 from trimtab.store.database import open_database
 from trimtab.store.history import History
+from trimtab.store.standing import write_lines
 
 SECRET = "canary-4f9c1e77d2"
 FORGED = "gpu-07 GPU 3 fell off\nPRIORITY=0\nXID=13\n\x1b[2J\u202eevil"
@@ -26,6 +28,7 @@ def main() -> None:
     status = os.fstat(2)  # as systemd says it to a service
     os.environ["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino}"
     logs.setup(identifier="trimtab-daemon")
+    logs.hear_all()
     logs.never_show(SECRET)
     finding = a_finding(id=31, node="gpu-07", sentence=FORGED, facts={"label": "XID 79"})
     command = a_command(11, recommendation=replace(a_recommendation(), findings=(31,)))
@@ -34,14 +37,9 @@ def main() -> None:
     database = open_database("sqlite:///journal.db", state_directory=Path(sys.argv[1]))
     history = History(database, cluster="hall-a")
     history.audit([AuditLine(at=NOW, who="trimtab", what="cordon gpu-07", why="XID 79", command_id=command.id)])
-    try:
-        with database.write() as connection:
-            from trimtab.store.standing import write_lines
-
-            write_lines(connection, "hall-a", [AuditLine(at=NOW, who="trimtab", what="never happened")])
-            raise KeyError("rolled back")
-    except KeyError:
-        pass
+    with suppress(ZeroDivisionError), database.write() as connection:
+        write_lines(connection, "hall-a", [AuditLine(at=NOW, who="trimtab", what="never happened")])
+        _ = 1 / 0  # rolled back
     database.close()
     log = structlog.get_logger()
     log.error("a token was refused", said=f"Bearer {SECRET} at postgresql://u:{SECRET}@db/x", tokens=[SECRET])

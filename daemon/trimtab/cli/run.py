@@ -59,5 +59,6 @@ def daemon(settings_file: str, log_level: str | None) -> None:
 
     settings = read()
     logs.setup(level=settings.log.level, form=settings.log.form, identifier="trimtab-daemon")
+    logs.hear_all()
     with starting(Service().starting):
         run(settings, read=read)

@@ -8,6 +8,7 @@ from trimtab.clock import age_text, count_text
 from trimtab.show.alertmanager.facts import alerting_checks
 from trimtab.show.api_types import Check
 from trimtab.show.checks_certificates import certificate_checks
+from trimtab.show.checks_limits import limits_checks
 from trimtab.show.checks_pair import pair_checks
 from trimtab.show.checks_settings import settings_checks
 from trimtab.show.metrics_facts import BeatFacts, DaemonView
@@ -30,6 +31,7 @@ def daemon_checks(view: DaemonView) -> tuple[Check, ...]:
         *_sight(view),
         *_detectors(view),
         *_alerting(view),
+        *limits_checks(view.facts.limits),
         *certificate_checks(view.facts.certificates),
     )
 
