@@ -1,6 +1,6 @@
 """A booted guest: systemd-nspawn over an overlay, commands run inside, reboots, and its journal read from outside.
 
-Its mounts live in a mount namespace of their own and its processes die with the run (PR_SET_PDEATHSIG), so that
+Its mounts and processes live in namespaces whose first process dies with the run (PR_SET_PDEATHSIG), and they with it:
 kill -9 of pytest leaves neither on the host.
 """
 
@@ -72,7 +72,8 @@ class Guest:
         line += ["--capability=CAP_SYSLOG", "--machine=guest", "--hostname=guest", f"--directory={self._place}/root"]
         line += [f"--bind={outside}:{inside}" for outside, inside in self._binds.items()]
         line += ["--boot", "--", *(["--unit=guest.target"] if self.root.kind == "host" else [])]
-        enter = ["nsenter", "--mount", f"--target={self._holder.pid}", "--"]
+        (first,) = _children(self._holder.pid)
+        enter = ["nsenter", "--mount", "--pid", f"--target={first}", "--"]
         joined = 'for one; do shift; [ "$one" = -- ] && break; echo $$ >"$one/cgroup.procs"; done; exec "$@"'
         groups = [str(one) for one in _own_groups(self._name)]
         with self.console.open("ab") as console:
@@ -99,10 +100,13 @@ class Guest:
 
     def close(self) -> None:
         """Gone, with all it wrote, whatever state it is in."""
-        for process in (self._nspawn, self._holder):
+        for process in (self._holder, self._nspawn):
             if process is not None:
                 process.kill()
                 process.wait(30)
+        if self._leader:
+            self.eventually(lambda: not Path(f"/proc/{self._leader}").exists(), seconds=30)
+            self._leader = 0
         assert self._holder.stdout is not None
         self._holder.stdout.close()
         shutil.rmtree(self._place, ignore_errors=True)
@@ -213,8 +217,9 @@ class Guest:
     # --- how it is done
 
     def _mounted(self) -> subprocess.Popen[str]:
-        """A process that holds the mount namespace, and with it the guest's disk, until it dies."""
-        line = [*DIE_WITH_US, "unshare", "--mount", "--propagation=private", "sh", "-c", MOUNT, "sh"]
+        """A process that holds the namespaces, and with them the guest's disk and processes, until it dies."""
+        spaces = ["--mount", "--propagation=private", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        line = [*DIE_WITH_US, "unshare", *spaces, "sh", "-c", MOUNT, "sh"]
         holder = subprocess.Popen(
             [*line, str(self._place), str(self.root.path)],
             stdin=subprocess.DEVNULL,
@@ -297,13 +302,16 @@ def _variables(more: Mapping[str, str] | None) -> list[str]:
     return [f"{name}={value}" for name, value in {**fixed, **(more or {})}.items()]
 
 
-def _descendants(pid: int) -> list[int]:
+def _children(pid: int) -> list[int]:
     found: list[int] = []
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            for child in children.read_text().split():
-                found += [int(child), *_descendants(int(child))]
+            found += [int(child) for child in children.read_text().split()]
     return found
+
+
+def _descendants(pid: int) -> list[int]:
+    return [one for child in _children(pid) for one in (child, *_descendants(child))]
 
 
 def _is_first(pid: int) -> bool:
