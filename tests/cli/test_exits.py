@@ -47,6 +47,7 @@ OWN_SAMPLES = {
     "maintenance end": ["M3"],
     "release": ["--all"],
     "history": [],
+    "enroll give": ["gpu-07"],
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -16,10 +17,8 @@ class Between:
 
     def __init__(self, port: int) -> None:
         """Serve at once; nothing happens on the way yet."""
-        self.before: Callable[[str], bool] = lambda _path: True
-        """Asked before a request goes on; False = it never arrives."""
-        self.after: Callable[[str], bool] = lambda _path: True
-        """Asked when the answer is here; False = it is lost."""
+        self.meanwhile: Callable[[str, str], None] = lambda _path, _when: None
+        """Called before a request goes on, once it has gone, and once its answer is here."""
         self._port = port
         self._server = _Server(("127.0.0.1", 0), _handler(self))
         self._thread = Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -36,18 +35,27 @@ class Between:
 
     def pass_on(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes] | None:
         """What the daemon answers; None = the line broke."""
-        if not self.before(path):
-            return None
+        self.meanwhile(path, "before it arrives")
         behind = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20.0)
         try:
             behind.request(method, path, body=body, headers=headers)
+            self.meanwhile(path, "as it arrives")
             answer = behind.getresponse()
             came = answer.status, answer.read()
         except (OSError, http.client.HTTPException):
             return None
         finally:
             behind.close()
-        return came if self.after(path) else None
+        return came if self._is_there_still(path) else None
+
+    def _is_there_still(self, path: str) -> bool:
+        """Whether whoever answered is alive; the answer of one that is killed now is lost with it."""
+        self.meanwhile(path, "once it is written down")
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=5.0).close()
+        except OSError:
+            return False
+        return True
 
 
 class _Server(ThreadingHTTPServer):

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event, Lock
 
 import pytest
 from tests.enrol.between import Between
@@ -184,28 +185,26 @@ def test_a_daemon_that_is_killed_during_a_join_or_a_renewal_loses_no_node(
     between = Between(alone.ingest_port)
     agent = Enrollee(tmp_path, between.url)
     running(agent)
-    killed: list[str] = []
+    killed = Event()
+    turn = Lock()
 
-    def kill_at(path: str, when: str) -> bool:
-        if path != step or killed or when != moment:
-            return True
-        killed.append(path)
-        alone.kill()
-        return when == "as it arrives"
+    def kill_at(path: str, when: str) -> None:
+        with turn:
+            if path == step and when == moment and not killed.is_set():
+                alone.kill()
+                killed.set()
 
     try:
         token = token_of(alone)
         agent.give(token)
         if step == "/v1/enroll":
-            between.before = lambda path: all(kill_at(path, when) for when in ("before it arrives", "as it arrives"))
-            between.after = lambda path: kill_at(path, "once it is written down")
+            between.meanwhile = kill_at
         agent.start()
         if step == "/v1/renew":
             eventually(lambda: alone.node(NODE), seconds=60.0, said=agent.tail)
-            between.before = lambda path: all(kill_at(path, when) for when in ("before it arrives", "as it arrives"))
-            between.after = lambda path: kill_at(path, "once it is written down")
+            between.meanwhile = kill_at
             enroll(alone, "rotate", NODE)
-        eventually(lambda: killed, seconds=60.0, said=agent.tail)
+        eventually(killed.is_set, seconds=60.0, said=agent.tail)
         alone.up()
         eventually(lambda: agent.kept, seconds=60.0, said=agent.tail)
         agent.reports_at(alone)
