@@ -19,24 +19,18 @@ from typing import Any, Literal, TextIO, cast
 import structlog
 
 from trimtab.journald import is_stderr_the_journal, write_entry
+from trimtab.secrecy import on_one_line, scrubbed
 from trimtab.unfailing import Unfailing
 
 Form = Literal["auto", "journal", "text", "json"]
 
-HIDDEN = "***"
-SECRET_CHARS_MIN = 8
-"""What is shorter is no secret worth the name, and hiding it would blot out ordinary words."""
 NATIVE = ("xid", "gpu", "node", "finding", "command", "rule", "cluster", "workload")
 """These are journal fields under their own names: `journalctl XID=79`. All others begin with TRIMTAB_."""
 PRIORITIES = {"debug": "7", "info": "6", "warning": "4", "error": "3", "critical": "2"}
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_URL_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
 _FIELD_BAD = re.compile(r"[^A-Z0-9_]")
 _FIELD_CHARS_MAX = 64
 
-_hidden: tuple[str, ...] = ()
-_hiding = threading.Lock()
 _standing: Mapping[str, Mapping[str, str]] = {}
 
 
@@ -70,27 +64,6 @@ def hear_all() -> None:
     _hear_libraries()
     sys.excepthook = _died
     threading.excepthook = _thread_died
-
-
-def never_show(*secrets: str | None) -> None:
-    """From now on these values stand as *** wherever a log line would show them."""
-    global _hidden  # noqa: PLW0603 - one process, one list of what it must not say
-    new = {one for one in secrets if one and len(one) >= SECRET_CHARS_MIN}
-    with _hiding:
-        if not new <= set(_hidden):
-            _hidden = tuple(sorted({*_hidden, *new}, key=len, reverse=True))
-
-
-def scrubbed(text: str) -> str:
-    """The text without any secret that this process was told of, and without passwords in addresses."""
-    for secret in _hidden:
-        text = text.replace(secret, HIDDEN)
-    return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text)
-
-
-def on_one_line(text: str) -> str:
-    """The text with its control characters written out: nothing in it ends a line, a field or a colour."""
-    return _CONTROL.sub(_written_out, text)
 
 
 def stand(about: Mapping[str, Mapping[str, str]]) -> None:
@@ -184,11 +157,6 @@ def _escaped(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mut
         if isinstance(value, str):
             event[name] = on_one_line(value)
     return event
-
-
-def _written_out(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
 class _Library(logging.Handler):

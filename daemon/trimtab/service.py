@@ -15,7 +15,7 @@ from types import FrameType
 
 from trimtab.clock import SystemClock
 from trimtab.errors import SettingsError
-from trimtab.logs import on_one_line
+from trimtab.secrecy import on_one_line
 
 STARTING_SAID_SECONDS = 1.0
 STARTING_STEP_SECONDS_MAX = 600.0

@@ -16,6 +16,7 @@ from trimtab import logs
 from trimtab.detect.tracker import Changes
 from trimtab.journaling import log_changes, remember
 from trimtab.model.command import AuditLine
+from trimtab.secrecy import never_show
 from trimtab.store.database import open_database
 from trimtab.store.history import History
 from trimtab.store.standing import write_lines
@@ -29,7 +30,7 @@ def main() -> None:
     os.environ["JOURNAL_STREAM"] = f"{status.st_dev}:{status.st_ino}"
     logs.setup(identifier="trimtab-daemon")
     logs.hear_all()
-    logs.never_show(SECRET)
+    never_show(SECRET)
     finding = a_finding(id=31, node="gpu-07", sentence=FORGED, facts={"label": "XID 79"})
     command = a_command(11, recommendation=replace(a_recommendation(), findings=(31,)))
     remember((finding,), (command,))

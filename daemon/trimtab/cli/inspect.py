@@ -13,8 +13,8 @@ from trimtab.errors import UnreadableInput
 from trimtab.inspect.inspection import Inspection, Refused
 from trimtab.inspect.reader import inspect_stream
 from trimtab.inspect.show import lines_of
-from trimtab.logs import on_one_line
 from trimtab.model.advice import Action
+from trimtab.secrecy import on_one_line
 
 _COLOURS = {
     Action.NONE: "green",

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from trimtab.errors import SettingsError
-from trimtab.logs import never_show
+from trimtab.secrecy import never_show
 from trimtab.settings.agent import AgentSettings
 from trimtab.settings.credentials import require, resolved
 from trimtab.settings.daemon import DaemonSettings

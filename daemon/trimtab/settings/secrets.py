@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from trimtab.errors import SettingsError
-from trimtab.logs import never_show
+from trimtab.secrecy import never_show
 from trimtab.settings.edges import StoreSettings
 from trimtab.settings.load import read_token
 
