@@ -158,12 +158,15 @@ def environment(package: Package, stage: Path, *, own: Path, wheels: Path, targe
     for pattern in SPARED:
         for path in sorted(modules.glob(pattern)):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in modules.rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)  # modules and libraries are read, not run, whatever their wheels say
     for name in ("direct_url.json", "RECORD", "REQUESTED", "INSTALLER"):
         for path in sorted(modules.glob(f"*.dist-info/{name}")):
             path.unlink()  # they name the building machine, and nothing of pip's will ever run here
     binaries = home / "bin"
     binaries.mkdir()
-    (binaries / "python3").symlink_to("/usr/bin/python3")
+    (binaries / "python3").symlink_to("../../../bin/python3")
     write(home / "pyvenv.cfg", f"home = /usr/bin\ninclude-system-site-packages = false\nversion = {target.python}\n")
     # -I: neither the caller's folder nor PYTHONPATH decides what root runs.
     started = "import sys\n\nfrom trimtab.cli import main\n\nsys.exit(main())\n"

@@ -35,7 +35,7 @@ def write_papers(name: str, stage: Path, *, home: str, called: str) -> None:
     """Everything under usr/share, and beside the program what alternatives link to."""
     documents = stage / "usr/share/doc" / name
     put(ROOT / "README.md", documents / "README.md")
-    write(documents / "CHANGELOG.md.gz", pressed((ROOT / "CHANGELOG.md").read_bytes()))
+    write(documents / "changelog.gz", pressed((ROOT / "CHANGELOG.md").read_bytes()))
     write(documents / "changelog.Debian.gz", pressed(changelog(name, called)))
     write(documents / "copyright", copyright_of(stage / home, home))
     own = stage / home / "share"
@@ -49,9 +49,9 @@ def write_papers(name: str, stage: Path, *, home: str, called: str) -> None:
 
 
 def changelog(name: str, called: str) -> str:
-    """Debian's form of it; what changed is told in CHANGELOG.md."""
+    """Debian's form of it; what changed is told in changelog.gz, which is CHANGELOG.md."""
     when = formatdate(epoch())
-    told = f"/usr/share/doc/{name}/CHANGELOG.md.gz"
+    told = f"/usr/share/doc/{name}/changelog.gz"
     return f"{name} ({called}) stable; urgency=medium\n\n  * What changed: {told}\n\n -- {MAINTAINER}  {when}\n"
 
 
@@ -63,7 +63,7 @@ def copyright_of(home: Path, inside: str) -> str:
         "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: trimtab\n"
         "Comment: Installed beside trimtab, each under its own licence; the licences' texts are in the *.dist-info\n"
         f" folders of /{folder}.\n",
-        "Files: *\nCopyright: the trimtab authors\nLicense: Apache-2.0\n",
+        "Files: *\nCopyright: 2026 the trimtab authors\nLicense: Apache-2.0\n",
     ]
     for info in sorted(modules.glob("*.dist-info"), key=lambda path: path.name.lower()):
         if not info.name.startswith("trimtab-"):

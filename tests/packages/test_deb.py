@@ -75,6 +75,11 @@ def test_everything_is_roots_of_one_time_and_of_two_modes(package: Path):
             assert member.mode in ((0o755,) if member.isdir() else (0o644, 0o755)), (member.name, oct(member.mode))
 
 
+def test_only_programs_can_be_run(package: Path):
+    runnable = {member.name for member, _ in members(package) if member.isreg() and member.mode & 0o111}
+    assert {name.rsplit("/", 1)[0].rsplit("/", 1)[1] for name in runnable} == {"bin"}
+
+
 def test_nothing_of_the_build_is_inside(package: Path):
     here = str(built.ROOT).encode()
     for member, data in members(package):

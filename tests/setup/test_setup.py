@@ -136,7 +136,7 @@ def test_what_was_asked_for_holds_when_a_package_runs_it_again(host: Host) -> No
     asked = ["--prometheus-url", "http://mimir:9090", "--with-optional-rules", "--postgresql-user", "reader"]
     host.setup("--settings", str(settings), *asked, "--ca-file", "/etc/ca.pem")
     before = {path: text for path, text in host.files().items() if path != MANIFEST}
-    said = host.setup()  # as systemd/deb/daemon/postinst does, at each upgrade
+    said = host.setup()  # as packages/debian/daemon/postinst does, at each upgrade
     assert {path: text for path, text in host.files().items() if path != MANIFEST} == before
     assert (
         "As asked before: --settings /daemon.toml --prometheus-url http://mimir:9090 --postgresql-user reader "
