@@ -99,3 +99,23 @@ def test_a_daemon_without_history_says_so(tmp_path: Path) -> None:
     with serving(board=a_board(), web=tmp_path) as running:
         told = run(running)
     assert (told.exit_code, "keeps no history" in told.stderr) == (Exit.OUT_OF_REACH, True)
+
+
+def test_a_folder_holds_so_many_digests_each_named_by_its_day(served: Served, tmp_path: Path) -> None:
+    folder = tmp_path / "digests"
+    folder.mkdir()
+    for day in ("2026-01-05", "2026-01-12", "2026-01-19"):
+        (folder / f"digest-{day}.html").write_text("old")
+    (folder / "digest-2026-01-05.md").write_text("of another form")
+    for _ in range(2):  # the second of a day replaces the first
+        assert run(served, "--format", "html", "--folder", folder, "--keep", "3").exit_code == Exit.DONE
+    kept = sorted(path.name for path in folder.iterdir())
+    today = f"digest-{datetime.now(UTC):%Y-%m-%d}.html"
+    assert kept == ["digest-2026-01-05.md", "digest-2026-01-12.html", "digest-2026-01-19.html", today]
+    assert CLUSTER in (folder / today).read_text()
+
+
+def test_a_folder_and_a_file_at_once_are_a_mistake(served: Served, tmp_path: Path) -> None:
+    said = run(served, "--folder", tmp_path, "--out", tmp_path / "a.md")
+    assert said.exit_code == Exit.USAGE
+    assert "not both" in said.stderr

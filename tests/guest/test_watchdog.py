@@ -13,7 +13,7 @@ from tests.guest.guest import DIE_WITH_US
 from tests.guest.machine import AGENT, DAEMON, DATABASE, Machine
 
 HANG = Path(__file__).with_name("hang.py")
-WATCHDOG_SECONDS = 6
+WATCHDOG_SECONDS = 12
 QUICK = f"[Service]\nWatchdogSec={WATCHDOG_SECONDS}\nTimeoutAbortSec=5\n"
 QUICK_PLAN = """\
 [plan]
@@ -30,7 +30,7 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_watchdogs(machine: Machine) -> Iterator[None]:
-    """Six seconds in place of two minutes, by an operator's override; beats of half a second, so that ten are less."""
+    """Twelve seconds in place of two minutes, by an operator's override; beats of half a second, so that ten are less."""
     guest = machine.guest
     settings = guest.path("/etc/trimtab/daemon.toml").read_text()
     guest.write("/etc/trimtab/daemon.toml", settings + QUICK_PLAN)

@@ -11,7 +11,12 @@ import pytest
 
 SYSTEMD = Path(__file__).parents[2] / "systemd"
 UNITS = sorted([*SYSTEMD.glob("*.service"), *SYSTEMD.glob("*.socket"), *SYSTEMD.glob("*.timer")])
-EXPOSURE_MAX = {"trimtab-daemon.service": 2.0, "trimtab-agent.service": 4.0, "trimtab-backup.service": 2.0}
+EXPOSURE_MAX = {
+    "trimtab-daemon.service": 2.0,
+    "trimtab-agent.service": 4.0,
+    "trimtab-backup.service": 2.0,
+    "trimtab-digest.service": 2.0,
+}
 ANALYZE = "systemd-analyze"
 PROGRAM = re.compile(r"/usr/lib/trimtab-(?:agent|daemon)/bin/trimtab")
 
@@ -68,3 +73,10 @@ def test_every_user_of_a_unit_is_made():
     made = set(re.findall(r"^u +(\S+)", (SYSTEMD / "trimtab.sysusers").read_text(), re.MULTILINE))
     used = {user for unit in UNITS for user in re.findall(r"^User=(\S+)", unit.read_text(), re.MULTILINE)}
     assert used == made
+
+
+@pytest.mark.parametrize("unit", [one for one in UNITS if one.suffix == ".service"], ids=lambda unit: unit.name)
+def test_a_unit_runs_nothing_that_a_small_system_lacks(unit: Path):
+    # procps, with /bin/kill, is not among what a minimal Debian has: the guest found it out.
+    programs = {line.split("=", 1)[1].split()[0] for line in unit.read_text().splitlines() if line.startswith("Exec")}
+    assert {one for one in programs if not PROGRAM.fullmatch(one)} <= {"/bin/sh"}
