@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from trimtab.clock import Clock, iso
 from trimtab.errors import EnrolmentRefused
@@ -35,6 +37,7 @@ NAMED_MAX = 5
 RENEW_SECONDS_MIN = 10.0
 """A credential is not renewed by a second key sooner than this: an agent that loses its keys fills no table."""
 _SECRET_BYTES = 32
+F = TypeVar("F", JoinToken, NodeCredential)
 
 
 class Registrar:
@@ -137,8 +140,7 @@ class Registrar:
         """Enrol a node; asked again with the same token and key, the same answer. EnrolmentRefused, StoreError."""
         now = self._clock.now()
         with self.facts.changing() as book:
-            token = book.token(asked.token_sha256)
-            known = book.credential(asked.sha256)
+            token, known = _same(book.token(asked.token_sha256), asked.token_sha256), book.credential(asked.sha256)
             if token is not None and known is not None and token.used_by == asked.sha256 and token.node == asked.node:
                 # The answer was lost, or the node was: it is enrolled, however long ago its token ran out.
                 return self._admission(known, now)
@@ -168,8 +170,8 @@ class Registrar:
         """A new credential for a good one; the old one is good until the new one was used. Raises EnrolmentRefused."""
         now = self._clock.now()
         with self.facts.changing() as book:
-            held, known = book.credential(held_sha256), book.credential(asked.sha256)
-            held = self._renewable(held, asked, now)
+            held = self._renewable(_same(book.credential(held_sha256), held_sha256), asked, now)
+            known = book.credential(asked.sha256)
             if known is not None and known.node == held.node and known.join_id == held.join_id:
                 return self._admission(known, now)
             _check_key(book, asked.sha256, known)
@@ -288,6 +290,11 @@ def _check_not_enrolled(book: EnrolmentBook, names: Sequence[str], now: datetime
 def _check_key(book: EnrolmentBook, sha256: str, known: NodeCredential | None) -> None:
     if known is not None or book.is_known_elsewhere(sha256):
         raise _refusal(Refused(NoEntry.USED, "This key was used before; the agent makes a new one by itself."))
+
+
+def _same(found: F | None, sha256: str) -> F | None:
+    """What was found, if it is what was asked for: compared whole, in constant time, whatever the index did."""
+    return found if found is not None and hmac.compare_digest(found.sha256, sha256) else None
 
 
 def _not_enrolled(node: str) -> str:

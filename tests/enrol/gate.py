@@ -57,8 +57,8 @@ class Gate:
             cluster=office.facts.cluster,
             enrolment=self.desk,
         )
-        files = {"certificate_file": str(server[0]), "key_file": str(server[1])} if server else {}
-        self._listener = Listener(app, name="ingest", listen="127.0.0.1:0", **files)
+        certificate, key = (str(server[0]), str(server[1])) if server else ("", "")
+        self._listener = Listener(app, name="ingest", listen="127.0.0.1:0", certificate_file=certificate, key_file=key)
         self._ended = threading.Event()
         self._committing = threading.Thread(target=self._commit, daemon=True)
         self._listener.start()
