@@ -216,7 +216,8 @@ class Daemon:
         log.info("daemon ended", cluster=self.settings.cluster)
 
     def _say_where(self) -> None:
-        write_client_file(self._state / "client.toml", url=self.url, token=operator_token(self._state / TOKEN_FILE))
+        way_in = self._certificates.way_in(self._people, self.url)
+        write_client_file(self._state / "client.toml", token=operator_token(self._state / TOKEN_FILE), **way_in)
         log.info(
             "daemon started",
             cluster=self.settings.cluster,

@@ -28,6 +28,7 @@ RENEW_LEFT_RATIO = 1 / 3
 """Made anew when so much of its life is left: 30 of 90 days to mend what keeps it from being renewed."""
 RENEW_MINUTES = 60.0
 _ANY = ("", "0.0.0.0", "::")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def ca_directory(settings: DaemonSettings) -> Path:
@@ -73,6 +74,15 @@ class Certificates:
     def section(self, name: Literal["ingest", "people"]) -> IngestSettings | PeopleSettings:
         """A listener's section with the files that own_certificate and client_certificates stand for in place."""
         return self._ingest() if name == "ingest" else self._people()
+
+    def way_in(self, listener: Listener, url: str) -> dict[str, str]:
+        """Address and CA by which the verbs on this host reach the people's listener; `url` where it is not ours."""
+        if not self._given.people.own_certificate:
+            return {"url": url}
+        host, _ = split_listen(self._given.people.listen, key="people.listen")
+        near = "127.0.0.1" if host in _ANY else host
+        named = f"[{near}]" if ":" in near else near
+        return {"url": f"https://{named}:{listener.port}", "ca_file": str(ca_directory(self._given) / pki.CA_FILE)}
 
     def keep(self, listener: Listener) -> Listener:
         """Take up a listener's new certificates at `reload`, and show what it has; returns it."""
@@ -164,10 +174,9 @@ class Certificates:
 
 
 def server_names(settings: DaemonSettings) -> tuple[str, ...]:
-    """For which names and addresses the daemon's own certificate is made."""
-    if settings.tls.names:
-        return settings.tls.names
-    return tuple(dict.fromkeys(name for name in _found_names(settings) if name))
+    """For which names and addresses the daemon's own certificate is made: always also those of this host."""
+    given = settings.tls.names or tuple(_found_names(settings))
+    return tuple(dict.fromkeys(name for name in (*given, *_LOCAL, *_listened_on(settings)) if name))
 
 
 def issue_server(authority: pki.Authority, directory: Path, names: tuple[str, ...], *, days: float) -> pki.Pair:
@@ -208,16 +217,16 @@ def _check_one_way(name: str, section: IngestSettings | PeopleSettings) -> None:
 def _found_names(settings: DaemonSettings) -> Iterator[str]:
     yield socket.getfqdn()
     yield socket.gethostname()
-    yield "localhost"
-    yield from ("127.0.0.1", "::1")
-    for key, listen in (("ingest.listen", settings.ingest.listen), ("people.listen", settings.people.listen)):
-        host, _ = split_listen(listen, key=key)
-        if host in _ANY:
-            yield from _own_addresses()
-        else:
-            yield host
+    yield from _own_addresses()
     for url in (settings.people.public_url, *settings.enrolment.agent_urls):
         yield urlsplit(url).hostname or ""
+
+
+def _listened_on(settings: DaemonSettings) -> Iterator[str]:
+    for key, listen in (("ingest.listen", settings.ingest.listen), ("people.listen", settings.people.listen)):
+        host, _ = split_listen(listen, key=key)
+        if host not in _ANY:
+            yield host
 
 
 def _own_addresses() -> Iterator[str]:

@@ -256,6 +256,28 @@ class _Teller:
         return f"{own} {self.keys.certificate or 'it'}."
 
 
+_PEERS: tuple[tuple[str, str], ...] = (
+    ("HTTP_REQUEST", "it speaks HTTP here, where TLS is spoken: write https:// there"),
+    ("ALERT_UNKNOWN_CA", "it does not trust the CA of our certificate: give it that CA (ca_file on an agent)"),
+    ("ALERT_CERTIFICATE_EXPIRED", "it finds our certificate ended: renew it, or set the clock there"),
+    ("ALERT_BAD_CERTIFICATE", "it finds our certificate to be for another name, or not valid yet"),
+    ("ALERT_CERTIFICATE_UNKNOWN", "it does not like our certificate: wrong name, or a CA that it does not trust"),
+    ("CERTIFICATE_VERIFY_FAILED", "its client certificate is not signed by a CA of client_ca_file"),
+    ("UNSUPPORTED_PROTOCOL", "it speaks no version of TLS from 1.2 on: update it"),
+    ("NO_SHARED_CIPHER", "it has no cipher in common with us: update it"),
+    ("WRONG_VERSION_NUMBER", "it does not speak TLS"),
+)
+
+
+def peer_trouble(error: BaseException) -> str:
+    """Why a handshake with whoever connected to us failed, in words; empty where they only hung up."""
+    for one in _chain(error):
+        if isinstance(one, ssl.SSLError):
+            reason = (one.reason or str(one)).upper().replace(" ", "_")
+            return next((words for sign, words in _PEERS if sign in reason), "")
+    return ""
+
+
 def _of_reason(error: ssl.SSLError) -> Trouble | None:
     reason = (error.reason or str(error)).upper().replace(" ", "_")
     return next((trouble for sign, trouble in _BY_REASON if sign in reason), None)

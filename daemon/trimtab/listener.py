@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import uvicorn
 
 from trimtab.crowd import Crowd, Guarded
 from trimtab.errors import SettingsError
+from trimtab.handshakes import peer_trouble
 from trimtab.outbound import is_loopback
 from trimtab.service import inherited_socket
 from trimtab.strict_http import Tell, tell_nobody
@@ -26,6 +28,7 @@ HANDSHAKE_SECONDS_MAX = 10.0
 """Who has not ended a handshake by then is let go."""
 HANDSHAKES_MAX = 1024
 """At once; past it the longest one makes room."""
+TELL_SECONDS = 60.0
 ACCEPT_AGAIN_SECONDS = 0.1
 """When the process has no file left, say."""
 GOODBYE_SECONDS_MAX = 1.0
@@ -157,6 +160,8 @@ class _Server(uvicorn.Server):
         self._accepting: list[asyncio.Task[None]] = []
         self._shaking: dict[asyncio.Task[None], None] = {}
         """In the order in which they came."""
+        self._failed: Counter[str] = Counter()
+        self._told_at: dict[str, float] = {}
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen. uvicorn's own would give silent clients a minute for their handshake, and half of one to leave."""
@@ -191,18 +196,18 @@ class _Server(uvicorn.Server):
         listening.listen(self.config.backlog)
         while True:
             try:
-                taken, _ = await loop.sock_accept(listening)
+                taken, address = await loop.sock_accept(listening)
             except OSError as error:
                 log.warning("no connection can be taken; it is tried again", why=error.strerror)
                 await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
                 continue
             if len(self._shaking) >= HANDSHAKES_MAX:
                 next(iter(self._shaking)).cancel()  # the one that has taken longest
-            task = loop.create_task(self._shake_hands(taken, tls))
+            task = loop.create_task(self._shake_hands(taken, str(address[0]), tls))
             self._shaking[task] = None
             task.add_done_callback(self._shaken)
 
-    async def _shake_hands(self, taken: socket.socket, tls: ServerTls) -> None:
+    async def _shake_hands(self, taken: socket.socket, peer: str, tls: ServerTls) -> None:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._protocol,
@@ -212,7 +217,16 @@ class _Server(uvicorn.Server):
                 ssl_shutdown_timeout=GOODBYE_SECONDS_MAX,
             )
         except OSError as error:  # of TLS too: whoever it was speaks no TLS, or none of ours
-            log.debug("a handshake failed", listener=tls.name, why=str(error))
+            self._tell(tls.name, peer, peer_trouble(error))
+
+    def _tell(self, name: str, peer: str, why: str) -> None:
+        """A line for each reason at most once a minute: ten thousand agents may have the same."""
+        self._failed[why] += 1
+        now = asyncio.get_running_loop().time()
+        if not why or now < self._told_at.get(why, now):
+            return
+        self._told_at[why] = now + TELL_SECONDS
+        log.warning("a client cannot come in by TLS", listener=name, peer=peer, why=why, times=self._failed.pop(why))
 
     def _shaken(self, task: asyncio.Task[None]) -> None:
         self._shaking.pop(task, None)

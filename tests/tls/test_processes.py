@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,8 @@ def test_reports_flow_by_the_daemons_own_ca_and_go_on_while_everything_is_renewe
         )
     finally:
         agent.close()
+    left = tomllib.loads((daemon.state_directory / "client.toml").read_text())
+    assert (left["url"], left["ca_file"]) == (daemon.url, daemon.ca_file)  # the verbs on this host trust it as it is
     checks = {one.name: one for one in daemon.get("/api/v1/doctor", Doctor).checks}
     assert {"certificate ingest", "certificate people", "certificate ca"} <= checks.keys()
     assert all(checks[f"certificate {use}"].is_ok for use in ("ingest", "people", "ca")), checks

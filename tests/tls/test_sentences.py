@@ -12,6 +12,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from starlette.applications import Starlette
+from structlog.testing import capture_logs
 from tests.fakes.clock import FakeClock
 from tests.tls.certificates import Hall, raw_server, server_context
 
@@ -245,6 +246,22 @@ def test_what_libpq_says_is_said_with_the_key(words: str, sentence: str):
     )
     assert sentence in said, said
     assert words in said  # the driver's own words stay, for whoever knows them
+
+
+def test_the_daemon_says_who_cannot_come_in_and_why(hall: Hall, tmp_path: Path):
+    strange = Hall(tmp_path / "other")
+    with capture_logs() as logs, listening(**hall.server(), client_ca_file=hall.ca_file) as port:
+        url = f"https://127.0.0.1:{port}"
+        as_agent(url, strange.trust())
+        as_agent(url.replace("https", "http"), hall.trust())
+        for _ in range(3):
+            as_agent(url, Trust(TrustFiles(ca_file=hall.ca_file, **strange.client())))
+    told = [(one["peer"], one["why"][:49]) for one in logs if one["event"] == "a client cannot come in by TLS"]
+    assert told == [
+        ("127.0.0.1", "it does not trust the CA of our certificate: give"),
+        ("127.0.0.1", "it speaks HTTP here, where TLS is spoken: write h"),
+        ("127.0.0.1", "its client certificate is not signed by a CA of c"),
+    ]
 
 
 def test_what_is_no_tls_is_not_said_to_be():

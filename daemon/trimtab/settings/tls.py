@@ -12,6 +12,6 @@ class TlsSettings(Section, frozen=True, kw_only=True):
     """Where ca.pem and ca.key are, under state_directory. A second daemon needs a copy of both before it starts."""
     names: tuple[str, ...] = ()
     """Names and addresses by which agents and people reach this daemon, as its certificate holds them; a name that
-    several daemons share belongs here. Empty = this host's names, and the addresses that are listened on."""
+    several daemons share belongs here. Empty = this host's names and addresses; localhost is always among them."""
     server_days: Positive = 90.0
     """How long the daemon's own certificate is good. It is made anew when a third of that is left."""

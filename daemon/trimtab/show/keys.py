@@ -45,14 +45,15 @@ def client_file() -> Path:
     return Path(home) / "trimtab" / "client.toml"
 
 
-def write_client_file(path: Path, *, url: str, token: str) -> None:
-    """Leave address and token for the verbs (0600, replaced as a whole). Raises SettingsError."""
+def write_client_file(path: Path, *, url: str, token: str, ca_file: str = "") -> None:
+    """Leave address, token and CA for the verbs (0600, replaced as a whole). Raises SettingsError."""
     part = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(f'url = "{url}"\ntoken = "{token}"\n')
+            trusted = f'ca_file = "{ca_file}"\n' if ca_file else ""
+            file.write(f'url = "{url}"\ntoken = "{token}"\n{trusted}')
         part.replace(path)
     except OSError as error:
         raise SettingsError(f"{path}: cannot leave the address for the verbs: {error.strerror}.") from error
