@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from tests import postgres
-from tests.system.processes import MAIN, Daemon, eventually, free_port
+from tests.system.processes import Daemon, eventually, free_port
 
 from trimtab.outbound import OutboundError
 
@@ -97,6 +96,8 @@ class PairDaemon(Daemon):
         self._listen = host
         self._tokens = tokens
         super().__init__(home, database_url=database_url, settings=more)
+        if network is not None:
+            self.prefix = ("ip", "netns", "exec", network.name)
         self.url, self.ingest_url = f"http://{host}:{self.people_port}", f"http://{host}:{self.ingest_port}"
 
     def write_settings(self, settings: str) -> None:
@@ -108,25 +109,6 @@ class PairDaemon(Daemon):
             text = text.replace(f'listen = "127.0.0.1:{port}"', f'listen = "{self._listen}:{port}"{open_}{more}')
         pair = f'\n[pair]\ndaemons = 2\nname = "{self.name}"\n'
         self.settings_file.write_text(text + pair)
-
-    def start(self) -> None:
-        if self.network is None:
-            super().start()
-            return
-        inside = ["ip", "netns", "exec", self.network.name]
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*inside, sys.executable, "-c", MAIN, *self.arguments],
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     def is_active(self) -> bool:
         """Whether it says that it takes reports."""

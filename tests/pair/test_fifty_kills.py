@@ -91,10 +91,10 @@ def _prove(scene: Scene, *, terms: int) -> None:
 def test_fifty_kills(tmp_path: Path, server: TcpPostgres) -> None:
     rounds: list[Round] = []
     with ExitStack() as stack:
-        scene = Scene(tmp_path, server, stack, nodes=KILLS // 2 + 2, has_networks=False, interval_seconds=2.0)
+        scene = Scene(tmp_path, server, stack, nodes=KILLS // 3 + 3, has_networks=False, interval_seconds=4.0)
         active, standby = scene.up()
         for number in range(KILLS):
-            if number % 2 == 0:
+            if number % 3 == 0:
                 scene.hall.break_one()
             rounds.append(Round(scene, standby, active.kill))
             active.start()
