@@ -36,6 +36,8 @@ NAMED_MAX = 5
 """Names in a sentence; of more their number."""
 RENEW_SECONDS_MIN = 10.0
 """A credential is not renewed by a second key sooner than this: an agent that loses its keys fills no table."""
+FIRST_USES_AT_ONCE = 100
+"""A change may hold up the reports' own commit; a fleet that joins in one minute is many small ones."""
 _SECRET_BYTES = 32
 F = TypeVar("F", JoinToken, NodeCredential)
 
@@ -195,6 +197,10 @@ class Registrar:
 
     def first_used(self, sha256s: Sequence[str]) -> None:
         """These credentials have come in for the first time: what each node had before ends. Raises StoreError."""
+        for begin in range(0, len(sha256s), FIRST_USES_AT_ONCE):
+            self._first_used(sha256s[begin : begin + FIRST_USES_AT_ONCE])
+
+    def _first_used(self, sha256s: Sequence[str]) -> None:
         now = self._clock.now()
         with self.facts.changing() as book:
             for sha256 in sha256s:
