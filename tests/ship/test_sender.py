@@ -316,7 +316,7 @@ def test_without_urls_reports_stay_in_the_spool(spool: Spool, clock: FakeClock) 
         (["127.0.0.1:9741"], "t", "not like https"),
         (["https://user:word@daemon"], "t", "not like https"),
         (["https://daemon:99999"], "t", "no URL"),
-        (["http://127.0.0.1:9741"], None, "trimtab token node"),
+        (["http://127.0.0.1:9741"], None, "trimtab enroll NODE"),
     ],
 )
 def test_settings_that_cannot_work_are_refused_with_the_fix(

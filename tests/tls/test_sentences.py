@@ -12,6 +12,9 @@ from pathlib import Path
 import psycopg
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from structlog.testing import capture_logs
 from tests.fakes.clock import FakeClock
 from tests.tls.certificates import Hall, raw_server, server_context
@@ -37,8 +40,8 @@ def hall(tmp_path: Path) -> Hall:
 
 
 @contextmanager
-def listening(**files: str) -> Iterator[int]:
-    listener = Listener(Starlette(), name="ingest", listen="127.0.0.1:0", **files)
+def listening(app: Starlette | None = None, **files: str) -> Iterator[int]:
+    listener = Listener(app or Starlette(), name="ingest", listen="127.0.0.1:0", **files)
     listener.start()
     try:
         yield listener.port
@@ -133,6 +136,17 @@ def test_http_spoken_to_a_port_of_tls(hall: Hall):
         assert as_agent(url, hall.trust()) == f"{expected} If it speaks TLS, write https:// in daemon_urls."
         assert f"{expected} If it speaks TLS, write https:// in --url." in as_verb(url, hall.ca_file)
         assert as_daemon(url, hall.ca_file) == f"{expected} If it speaks TLS, write https:// in alertmanager.urls."
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_what_a_proxy_says_to_http_on_its_port_of_tls_costs_no_report(hall: Hall, status: int):
+    async def refuse(_request: Request) -> Response:
+        return Response("<html>The plain HTTP request was sent to HTTPS port</html>", status_code=status)
+
+    app = Starlette(routes=[Route("/v1/reports", refuse, methods=["POST"])])
+    with listening(app) as port:
+        said = as_agent(f"http://127.0.0.1:{port}", hall.trust())
+    assert said.endswith("another server or a proxy is there. If it speaks TLS, write https:// in daemon_urls.")
 
 
 def test_tls_spoken_to_a_port_of_http(hall: Hall):

@@ -30,6 +30,9 @@ RETRY_AFTER_SECONDS_MAX = 600.0
 """A larger Retry-After is some other server's, and would keep us silent."""
 _DOUBLINGS_MAX = 10
 _REFUSED = (400, 413, 422)
+_OURS_ALONE = (400, 422)
+"""Refusals that count only from a daemon; 413 is an answer of a proxy's as well, and smaller parts may pass it."""
+_NOTHING_SAID = "."
 _SENTENCE_CHARS_MAX = 300
 
 
@@ -153,7 +156,13 @@ class Peer:
     def _read(self, status: int, content: bytes, retry_after: str) -> Answer:
         if status == 200:
             return self._read_acknowledged(content)
-        sentence = f"{self.url} answered {status}{_said(content)}"
+        said = _said(content)
+        sentence = f"{self.url} answered {status}{said}"
+        if status in _OURS_ALONE and said == _NOTHING_SAID:
+            # nginx says 400 to HTTP on a port of TLS: no word of a daemon's on our reports, and no ground to drop them.
+            way = "" if self.url.startswith("https") else " If it speaks TLS, write https:// in daemon_urls."
+            sentence += f" That is not as trimtab says it: another server or a proxy is there.{way}"
+            return Answer(verdict=Verdict.LATER, status=status, sentence=sentence)
         if status in _REFUSED:
             return Answer(verdict=Verdict.REFUSED, status=status, sentence=sentence)
         seconds = min(float(retry_after), RETRY_AFTER_SECONDS_MAX) if retry_after.isdecimal() else 0.0
@@ -183,7 +192,7 @@ def _said(content: bytes) -> str:
         said = msgspec.json.decode(content, type=_Refusal).error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         said = ""
-    return f": {said[:_SENTENCE_CHARS_MAX]}" if said else "."
+    return f": {said[:_SENTENCE_CHARS_MAX]}" if said else _NOTHING_SAID
 
 
 def _why(error: OutboundError) -> str:
