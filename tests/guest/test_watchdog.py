@@ -61,7 +61,7 @@ def ended_by_the_watchdog(machine: Machine, unit: str) -> Iterator[int]:
     guest.eventually(lambda: guest.property(unit, "ActiveState") == "active")
     assert int(guest.property(unit, "NRestarts")) == restarts + 1
     assert guest.property(unit, "MainPID") not in ("0", str(pid))
-    said = guest.journal("-u", unit, f"_PID={pid}", "+", f"UNIT={unit}")
+    said = guest.journal(f"UNIT={unit}")
     assert f"Watchdog timeout (limit {WATCHDOG_SECONDS}s)" in said, said
     machine.shows_data()
     machine.has_caught_up()
@@ -115,7 +115,7 @@ def hung_thread(machine: Machine, pid: int, name: str) -> Iterator[None]:
 @pytest.mark.parametrize("unit", [AGENT, DAEMON])
 def test_a_process_that_stands_still_is_started_anew(machine: Machine, unit: str):
     with ended_by_the_watchdog(machine, unit) as pid:
-        machine.guest.run("kill", "-STOP", str(pid))
+        machine.guest.run("sh", "-c", f"kill -STOP {pid}")
 
 
 @pytest.mark.parametrize(("unit", "beat"), [(AGENT, "read"), (DAEMON, "judge")])
@@ -126,7 +126,7 @@ def test_one_hung_beat_is_enough_and_the_journal_names_it_and_where_it_stood(mac
         assert beat in said
         guest.eventually(lambda: f"{beat} hangs" in guest.status(unit) or _is_gone(machine, pid))
         guest.eventually(lambda: _is_gone(machine, pid))
-    trace = machine.guest.journal("-u", unit, f"_PID={pid}")
+    trace = machine.guest.journal(f"_PID={pid}")
     assert "Fatal Python error: Aborted" in trace, trace
     assert "loop.py" in trace, "the threads' places are in the journal"
 
@@ -137,7 +137,7 @@ def _hangs(machine: Machine, pid: int) -> str:
 
 
 def _is_gone(machine: Machine, pid: int) -> bool:
-    return machine.guest.run("kill", "-0", str(pid), is_checked=False).returncode != 0
+    return machine.guest.run("test", "-d", f"/proc/{pid}", is_checked=False).returncode == 1
 
 
 def test_a_driver_that_never_answers_costs_its_gpus_readings_and_no_restart(machine: Machine):
