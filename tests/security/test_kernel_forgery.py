@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,12 +53,8 @@ def tell(hall: Hall, node: str, sequence: int, events: list[Event]) -> None:
 
 
 @pytest.fixture(scope="module")
-def hall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
-    made = Hall(tmp_path_factory.mktemp("hall"))
-    try:
-        yield made.up()
-    finally:
-        made.close()
+def hall(shared_hall: Hall) -> Hall:
+    return shared_hall
 
 
 def about(hall: Hall, node: str) -> list[Finding]:

@@ -28,13 +28,8 @@ WORSE = f'"><script>{RUNS}</script><svg onload={RUNS}>' + "{{constructor.constru
 
 
 @pytest.fixture(scope="module")
-def hall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
-    made = Hall(tmp_path_factory.mktemp("hall"))
-    try:
-        yield made.up()
-        made.daemon.assert_had_no_trouble()
-    finally:
-        made.close()
+def hall(shared_hall: Hall) -> Hall:
+    return shared_hall
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -29,13 +28,8 @@ NOT_IN_THE_TABLE = {
 
 
 @pytest.fixture(scope="module")
-def hall(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
-    made = Hall(tmp_path_factory.mktemp("hall"), failures=100_000)
-    try:
-        yield made.up()
-        made.daemon.assert_had_no_trouble()
-    finally:
-        made.close()
+def hall(shared_hall: Hall) -> Hall:
+    return shared_hall
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import a_report, an_xid
 from tests.security.hall import Hall
-from tests.system.processes import CLUSTER, verb
+from tests.system.processes import CLUSTER, eventually, verb
 
 from trimtab.cli.tame import tame
 from trimtab.clock import SystemClock
@@ -52,27 +52,25 @@ def test_whatever_is_said_stays_json_and_printable_text_stays_as_it_is(text: str
         assert read == text
 
 
-def test_no_verb_lets_a_kernel_line_or_a_person_steer_the_terminal(tmp_path: Path) -> None:
-    hall = Hall(tmp_path)
-    try:
-        hall.up()
-        now = SystemClock().now()
-        event = replace(an_xid(79, node="loud", index=0, at=now, boot_id="b"), text=f"Xid 79 {ESCAPES}")
-        made = a_report("loud", cluster=CLUSTER, spool_id="s", boot_id="b", sampled_at=now, gpus=1, events=(event,))
-        with session(timeout_seconds=20.0, token=hall.daemon.token_of("loud")) as peer:
-            headers = {"Content-Type": MSGPACK, "Content-Encoding": ZSTD}
-            answer = peer.post(f"{hall.daemon.ingest_url}/v1/reports", data=encode_reports([made]), headers=headers)
-            assert answer.status_code == 200
-        assert hall.daemon.ask("POST", "/api/v1/pause", {"reason": ESCAPES}).status_code == 200
-        finding = hall.daemon.finding("device_fault").id
-        for words in (("status",), ("top", "--once"), ("findings",), ("explain", f"F{finding}"), ("history",)):
-            options = ("--url", hall.url, "--token", hall.daemon.operator_token)
-            said = verb(*words, *options, home=tmp_path, COLUMNS="200")
-            text = said.stdout + said.stderr
-            assert not set(text) & set(STEERING), (words, text)
-        assert "\x1b" not in hall.daemon.text()
-    finally:
-        hall.close()
+def test_no_verb_lets_a_kernel_line_or_a_person_steer_the_terminal(shared_hall: Hall, tmp_path: Path) -> None:
+    hall = shared_hall
+    now = SystemClock().now()
+    event = replace(an_xid(79, node="noisy", index=0, at=now, boot_id="b"), text=f"Xid 79 {ESCAPES}")
+    made = a_report("noisy", cluster=CLUSTER, spool_id="s", boot_id="b", sampled_at=now, gpus=1, events=(event,))
+    with session(timeout_seconds=20.0, token=hall.daemon.token_of("noisy")) as peer:
+        headers = {"Content-Type": MSGPACK, "Content-Encoding": ZSTD}
+        answer = peer.post(f"{hall.daemon.ingest_url}/v1/reports", data=encode_reports([made]), headers=headers)
+        assert answer.status_code == 200
+    assert hall.daemon.ask("POST", "/api/v1/pause", {"reason": ESCAPES}).status_code == 200
+    (finding,) = eventually(
+        lambda: [one.id for one in hall.daemon.board().findings if one.finding.subject.node == "noisy"]
+    )
+    for words in (("status",), ("top", "--once"), ("findings",), ("explain", f"F{finding}"), ("history",)):
+        options = ("--url", hall.url, "--token", hall.daemon.operator_token)
+        said = verb(*words, *options, home=tmp_path, COLUMNS="200")
+        text = said.stdout + said.stderr
+        assert not set(text) & set(STEERING), (words, text)
+    assert "\x1b" not in hall.daemon.text()
 
 
 def test_a_log_that_somebody_gives_steers_no_terminal(tmp_path: Path) -> None:
