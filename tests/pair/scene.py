@@ -15,7 +15,7 @@ from trimtab.store.scratch import stored_reports
 ACTING = """
 [detect]
 interval_seconds = 0.3
-silent_after_seconds = 86400.0
+silent_after_seconds = 300.0
 [plan]
 interval_seconds = 0.3
 cordoned_ratio_max = 1.0
