@@ -15,7 +15,7 @@ from trimtab.cli.exits import Exit
 from trimtab.cli.text import say
 from trimtab.errors import SettingsError
 from trimtab.plan.planner import RULE_NAMES
-from trimtab.settings import AgentSettings, DaemonSettings
+from trimtab.settings import AgentSettings, DaemonSettings, pair_trouble
 from trimtab.settings.credentials import SCHEME, STORED, stored
 from trimtab.settings.load import Loaded, load_whole, read_table
 from trimtab.settings.override import variable_of
@@ -178,6 +178,10 @@ def _rules(path: Path | None, found: AgentSettings | DaemonSettings) -> Iterator
     for unknown in sorted(set(rules) - set(RULE_NAMES)):
         said = f"{path}: issue.rules has {unknown!r}, which is no rule."
         yield Check(name="settings", is_ok=False, sentence=said, fix=f"The rules are {', '.join(RULE_NAMES)}.")
+    if isinstance(found, DaemonSettings):
+        trouble = pair_trouble(found.pair, store_url=found.store.url)
+        if trouble is not None:
+            yield Check(name="settings", is_ok=False, sentence=f"{path}: {trouble}", fix=f"Correct {path}, as it says.")
 
 
 def _credentials(path: Path | None, loaded: Anybodys) -> Iterator[Check]:
