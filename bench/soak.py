@@ -1,6 +1,6 @@
 """Half an hour of everything at once: does memory or the number of open files grow?
 
-A real daemon over a simulated hall (faults come and go, jobs begin and end), its agents, real `trimtab agent` processes,
+A real daemon over a simulated hall (faults come and go, jobs begin and end) and its agents; `trimtab agent` processes,
 page clients that come, read the stream, and leave, and sign-ins. Samples RSS and open files of daemon and agents every
 few seconds; prints the slope after warm-up with its 95 % interval (moving-block bootstrap, so that neighbouring samples
 need not be independent), and a verdict.

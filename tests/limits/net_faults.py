@@ -140,7 +140,7 @@ def oversized_backlog(home: Path) -> Row:
     with scene(home, agents=1, more=small) as stage:
         agent = stage.agents[0]
         stage.daemon.kill()
-        agent.waits_with(120)
+        agent.waits_with(60)
         stage.records.hang_up()
         stage.daemon.up()
         stage.lifted()
@@ -149,7 +149,7 @@ def oversized_backlog(home: Path) -> Row:
         put_off = agent.metric("trimtab_agent_put_off_total")
         return stage.row(
             "a backlog larger than any body may be",
-            "120 reports kept while the daemon takes 20 kB a body and 40 of a backlog at once",
+            "60 reports kept while the daemon takes 20 kB a body and 40 of a backlog at once",
             log="none: the agent halves what is too large",
             status="all arrive",
             metric=f"refused 413: {refused or 0:g}, put off 429: {put_off:g}, set aside: "
