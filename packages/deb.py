@@ -228,7 +228,7 @@ def _depends(home: Path, target: Target) -> Sequence[str]:
     minor = int(target.python.split(".")[1])
     tags = [found for path in home.rglob("*.dist-info/WHEEL") for found in _GLIBC.findall(path.read_text())]
     glibc = max((int(one) for one in tags), default=17)
-    return (f"python3 (>= 3.{minor})", f"python3 (<< 3.{minor + 1})", f"libc6 (>= 2.{glibc})", "systemd", "adduser")
+    return (f"python3 (>= 3.{minor})", f"python3 (<< 3.{minor + 1})", f"libc6 (>= 2.{glibc})", "systemd", "passwd")
 
 
 _GLIBC = re.compile(r"^Tag: \S+-manylinux_2_(\d+)_\w+$", re.MULTILINE)

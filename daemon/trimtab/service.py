@@ -119,7 +119,7 @@ class Service:
             return
         from cysystemd._daemon import sd_notify  # noqa: PLC0415 - 6 MB that only systemd's services need
 
-        with contextlib.suppress(OSError, RuntimeError):  # a manager that is gone is no reason to end
+        with contextlib.suppress(OSError, RuntimeError, ValueError):  # one that is gone or closed is no reason to end
             sd_notify(lines, False)  # noqa: FBT003 - its only form
 
 
