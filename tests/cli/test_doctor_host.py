@@ -92,6 +92,23 @@ def test_devices_of_somebody_else_are_named(tmp_path: Path):
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is taken on by root only: run the tests as root")
+def test_the_wrong_user_is_told_which_is_the_right_one(tmp_path: Path):
+    state = tmp_path / "private" / "state"
+    state.mkdir(parents=True)
+    state.parent.chmod(0o700)
+    for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
+        parent.chmod(0o755)
+    settings = from_table({"state_directory": str(state)}, DaemonSettings, where="test")
+    child = os.fork()
+    if child == 0:
+        os.setuid(65534)
+        found = by_name((*state_checks(state), *database_checks(settings)))
+        is_told = all(not one.is_ok and "sudo -u trimtab" in one.fix for one in found.values())
+        os._exit(0 if is_told and set(found) == {"state", "database"} else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_gpus_are_as_many_as_expected(tmp_path: Path):
     for slot in range(2):
         a_gpu(tmp_path, f"0000:{slot:02d}:00.0")

@@ -88,9 +88,13 @@ def database_checks(settings: DaemonSettings) -> Iterable[Check]:
         said = f"{error.name} is not installed here, so the database cannot be looked at."
         yield Check(name="database", is_ok=True, sentence=said, fix="pip install 'trimtab[daemon]'")
         return
+    state = Path(settings.state_directory)
     try:
-        state = Path(settings.state_directory)
         database = open_database(database_url(settings.store), state_directory=state, is_left_as_it_is=True)
+    except PermissionError as error:
+        said = f"{error.filename or state} may not be looked at by this user (uid {os.geteuid()})."
+        yield Check(name="database", is_ok=False, sentence=said, fix=AS_ITS_USER)
+        return
     except (StoreError, SettingsError) as error:
         is_new = "there is no database yet" in str(error)
         fix = "" if is_new else _database_fix(str(error))
