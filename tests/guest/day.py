@@ -18,7 +18,7 @@ from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.rollup import Rollup
 
-CLUSTER, NODE, MINUTES = "hall-a", "gpu-07", 24 * 60
+CLUSTER, NODE, MINUTES, BATCH = "hall-a", "gpu-07", 24 * 60, 10
 
 
 class Moved:
@@ -44,11 +44,11 @@ def main(directory: Path) -> None:
     database = open_database("sqlite:///trimtab.db", state_directory=directory)
     history, journal = History(database, cluster=CLUSTER), Journal(database)
     rollup = Rollup(database, cluster=CLUSTER, clock=clock, settings=RollupSettings(), hold_seconds=90.0)
-    for minute in range(MINUTES):
-        clock.at = began + timedelta(minutes=minute)
-        rollup.add(journal.append([report(minute, clock.at)]).new)
-        if minute % 10 == 9:
-            rollup.roll()
+    for first in range(0, MINUTES, BATCH):
+        reports = [report(minute, began + timedelta(minutes=minute)) for minute in range(first, first + BATCH)]
+        clock.at = reports[-1].received_at
+        rollup.add(journal.append(reports).new)
+        rollup.roll()
     clock.at += timedelta(minutes=2)
     rollup.roll()
     history.audit([AuditLine(at=clock.at, who="operator:anna", what="looked after the day")])

@@ -30,7 +30,7 @@ sys.stdin.read()
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick_watchdogs(machine: Machine) -> Iterator[None]:
-    """Twelve seconds in place of two minutes, by an operator's override; beats of half a second, so that ten are less."""
+    """Twelve seconds in place of two minutes, by an operator's override, and beats of half a second."""
     guest = machine.guest
     settings = guest.path("/etc/trimtab/daemon.toml").read_text()
     guest.write("/etc/trimtab/daemon.toml", settings + QUICK_PLAN)
