@@ -45,7 +45,6 @@ def _quick_watchdogs(machine: Machine) -> Iterator[None]:
     guest.write("/etc/trimtab/agent.toml", agent)
     for unit in (AGENT, DAEMON):
         guest.drop_in(unit, "")
-    guest.run("systemctl", "restart", AGENT, DAEMON)
 
 
 @contextmanager
@@ -149,7 +148,7 @@ def test_a_driver_that_never_answers_costs_its_gpus_readings_and_no_restart(mach
         guest.eventually(lambda: "does not answer" in guest.journal("-u", AGENT) or machine.has_gpus(0))
         waited = machine.stored()[-1][1]
         # Longer than the watchdog's time: reports go on coming, with what each GPU's trouble is.
-        guest.eventually(lambda: machine.stored()[-1][1] >= waited + 4 * WATCHDOG_SECONDS)
+        guest.eventually(lambda: machine.stored()[-1][1] >= waited + 2 * WATCHDOG_SECONDS + 2)
         assert guest.property(AGENT, "MainPID") == pid
     finally:
         for gpu in range(8):
