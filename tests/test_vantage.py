@@ -49,7 +49,8 @@ def an_incident(finding: int | None, pager: Pager, *, is_drill: bool = False) ->
 def look(memory: Memory, *, has_targets: bool = True, setting: Pager = Pager.OUTBOX) -> OnCallLook:
     counts: Any = SimpleNamespace(attempts_total=Counter({("ops", "delivered"): 3}))
     history: Any = memory
-    return OnCallLook(history, Arbiter(setting=setting, switch=memory), counts, targets=("pager",) if has_targets else ())
+    targets = ("pager",) if has_targets else ()
+    return OnCallLook(history, Arbiter(setting=setting, switch=memory), counts, targets=targets)
 
 
 def test_each_finding_says_who_opened_its_incident() -> None:

@@ -17,7 +17,15 @@ from trimtab.model.oncall import Pager
 from trimtab.settings import PeopleSettings
 from trimtab.ship.receiver import IngestCounts
 from trimtab.show.discovery import Discovery, discover
-from trimtab.show.metrics_facts import BeatFacts, DaemonFacts, DaemonView, OnCallFacts, PairFacts, RollupFacts, SettingsFacts
+from trimtab.show.metrics_facts import (
+    BeatFacts,
+    DaemonFacts,
+    DaemonView,
+    OnCallFacts,
+    PairFacts,
+    RollupFacts,
+    SettingsFacts,
+)
 from trimtab.show.metrics_limits import CrowdFacts, DiskFacts, LimitsFacts
 from trimtab.show.oncall.delivery import DeliveryCounts
 from trimtab.show.oncall.pager import Arbiter

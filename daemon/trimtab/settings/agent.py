@@ -17,7 +17,7 @@ class AgentSettings(Section, frozen=True, kw_only=True):
     daemon_urls: tuple[str, ...] = ()
     """Where reports go, first that answers. Empty = keep them in the spool and serve /metrics only."""
     token_file: str = ""
-    """File with this node's bearer token, where an operator made it (`trimtab token node`); else see join_token_file."""
+    """File with this node's bearer token, where an operator made it (`trimtab token node`); else join_token_file."""
     join_token_file: str = ""
     """File with a join token (`trimtab enroll NODE`), also $CREDENTIALS_DIRECTORY/join-token or $TRIMTAB_JOIN_TOKEN. It
     is used once for a credential of this node's own, which the agent renews by itself; afterwards the file may go."""

@@ -17,11 +17,12 @@ class Peers:
         self.allow(allowed)
 
     def allow(self, allowed: Iterable[str]) -> None:
-        """These and no others from now on. Raises SettingsError that names the key; the list then stays as it was."""
+        """These and no others from now on. Raises SettingsError that names the key; the list is then as before."""
         try:
             self._networks = [ipaddress.ip_network(one, strict=False) for one in allowed]
         except ValueError as error:
-            raise SettingsError(f"{self._key}: {error}. Write an address or a network, such as 10.20.0.0/16.") from error
+            said = f"{self._key}: {error}. Write an address or a network, such as 10.20.0.0/16."
+            raise SettingsError(said) from error
 
     def __bool__(self) -> bool:
         return bool(self._networks)
