@@ -154,11 +154,26 @@ def test_a_daemon_whose_database_is_of_yesterday_lets_the_node_in_by_what_it_had
     lost = node.gate.office.facts.credentials()[-1]
     with node.gate.office.database.write() as connection:  # the backup is of before the renewal
         connection.exec_driver_sql(f"DELETE FROM node_credentials WHERE id = {lost.id}")
-    node.membership.ask_renewal()  # as the sender does when it is answered 401
-    node.clock.advance(1.0)
+    node.clock.advance(REFUSED_SECONDS + 1.0)
+    node.membership.was_refused()
     node.membership.tick()
     assert node.membership.trouble == ""
     assert node.comes_in()
+
+
+def test_what_another_credential_does_not_mend_is_not_asked_for_again_and_again(node: Node) -> None:
+    node.invite()
+    node.membership.tick()
+    for _ in range(int(REFUSED_SECONDS)):  # the reports are refused for their client certificate, say
+        node.clock.advance(1.0)
+        node.membership.was_refused()
+        node.membership.tick()
+    assert node.membership.counts.renewed_total == 0
+    for _ in range(10):
+        node.clock.advance(1.0)
+        node.membership.was_refused()
+        node.membership.tick()
+    assert node.membership.counts.renewed_total == 1
 
 
 def test_a_revoked_node_says_so_asks_slowly_and_comes_in_by_a_new_token(node: Node) -> None:

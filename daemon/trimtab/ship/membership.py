@@ -79,6 +79,8 @@ class Membership:
         self._tried = ""
         """Hash of the join token that was tried last."""
         self._is_renewal_asked = False
+        self._got_at_seconds: float | None = None
+        """When the last credential came, in this process (monotonic)."""
         keyring.mend()
 
     # --- what the sender asks
@@ -107,8 +109,17 @@ class Membership:
         """The daemon has acknowledged a report that came with the newest credential."""
         self._keyring.forget_previous()
 
+    def was_refused(self) -> None:
+        """The daemon does not take the credential: asking for a new one says why, or mends it.
+
+        Not again and again: what is refused for another reason (its client certificate) is no better with the next.
+        """
+        got = self._got_at_seconds
+        if got is None or self._clock.monotonic_seconds() - got > REFUSED_SECONDS:
+            self._is_renewal_asked = True
+
     def ask_renewal(self) -> None:
-        """The daemon asked for a new credential, or knows this one no more."""
+        """The daemon asked for a new credential."""
         self._is_renewal_asked = True
 
     def join_now(self, token: str) -> Kept:
@@ -151,7 +162,7 @@ class Membership:
             self._later(NotAdmitted(str(error)))
         else:
             self._failures, self._is_renewal_asked = 0, False
-            self._due_at_seconds = self._clock.monotonic_seconds()
+            self._due_at_seconds = self._got_at_seconds = self._clock.monotonic_seconds()
             self.trouble = ""
             kept = self._keyring.kept
             if kept is not None:

@@ -62,8 +62,12 @@ class Keys(Protocol):
         """The daemon has acknowledged reports that came with it."""
         ...
 
+    def was_refused(self) -> None:
+        """The daemon does not take it: it may be ended, or unknown there."""
+        ...
+
     def ask_renewal(self) -> None:
-        """The daemon asks for a new one, or knows this one no more."""
+        """The daemon asks for a new one."""
         ...
 
 
@@ -130,6 +134,7 @@ class Sender:
         self.trouble = ""
         """Why reports do not flow at present; empty while they do."""
         self._trouble_status = 0
+        self._said_trouble = ""
         self._spool = spool
         self._clock = clock
         self._rate = replay_reports_per_second
@@ -288,7 +293,10 @@ class Sender:
             self.trouble = ""
         elif answer.sentence:
             # The words may differ at each try (another peer, another port); the kind of answer is the state.
-            if not self.trouble or answer.status != self._trouble_status:
+            is_another = answer.status != self._trouble_status
+            # Said twice in a row and never logged: what it was at first is over, and this is what it is now.
+            if not self.trouble or is_another or (answer.sentence == self.trouble != self._said_trouble):
+                self._said_trouble = answer.sentence
                 log.warning("reports do not flow; they are kept", why=answer.sentence)
             self.trouble, self._trouble_status = answer.sentence, answer.status
 
@@ -297,7 +305,11 @@ class Sender:
             return
         if answer.verdict is Verdict.TAKEN and self._token == self._keys.token:
             self._keys.was_taken()
-        if answer.is_renewal_asked or answer.status == 401:
+        if self._token != self._keys.token:
+            return  # the answer was to what it had before
+        if answer.status == 401:
+            self._keys.was_refused()
+        elif answer.is_renewal_asked:
             self._keys.ask_renewal()
 
     def _sentence(self, *, live: int, sent: int, waiting_before: int) -> str:
