@@ -149,6 +149,8 @@ class Sender:
             TrustFiles(ca_file=ca_file, certificate_file=client_certificate_file, key_file=client_key_file)
         )
         """Whom the daemons' certificates must be signed by, and what is shown to them."""
+        self._given = self.trust.files
+        self._given = self.trust.files
         self._peers = [Peer(url, token=token or "", trust=self.trust, clock=clock, jitter=spread) for url in urls]
 
     def tick(self) -> str:
@@ -184,7 +186,7 @@ class Sender:
         if not keys.token or keys.token == self._token:
             return
         self._token = keys.token
-        given = self.trust.files
+        given = self._given  # as set by an operator; what an earlier credential brought is over
         own = TrustFiles(ca_file=keys.ca_file, certificate_file=given.certificate_file or keys.client_file,
                          key_file=given.key_file)  # fmt: skip
         self.trust = Trust(own)
