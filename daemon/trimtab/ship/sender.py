@@ -150,7 +150,6 @@ class Sender:
         )
         """Whom the daemons' certificates must be signed by, and what is shown to them."""
         self._given = self.trust.files
-        self._given = self.trust.files
         self._peers = [Peer(url, token=token or "", trust=self.trust, clock=clock, jitter=spread) for url in urls]
 
     def tick(self) -> str:
