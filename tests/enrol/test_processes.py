@@ -170,6 +170,38 @@ def test_tokens_are_made_beside_a_daemon_that_does_not_run(alone: Daemon, tmp_pa
     assert "(beside the daemon)" in listed[0]["enrolled_by"]
 
 
+def test_over_tls_the_token_vouches_for_the_daemon_and_the_node_shows_a_certificate_of_its_own(
+    tmp_path: Path, running: Callable[[Running], Running]
+) -> None:
+    daemon = Daemon(tmp_path)
+    running(daemon)
+    daemon.write_settings(
+        f'[ingest]\nlisten = "127.0.0.1:{daemon.ingest_port}"\nown_certificate = true\n'
+        'client_certificates = "required"\n'
+    )
+    daemon.up()
+    agent = Enrollee(tmp_path, f"https://127.0.0.1:{daemon.ingest_port}")
+    running(agent)
+    token = token_of(daemon)
+    assert len(token.partition(".")[2]) == 64
+    agent.give(token)
+    agent.start()
+    eventually(lambda: daemon.node(NODE), seconds=60.0, said=agent.tail)
+    first = agent.kept
+    assert first is not None
+    assert first.certificate_pem.startswith("-----BEGIN CERTIFICATE-----")
+    enroll(daemon, "rotate", NODE)
+    eventually(lambda: row_of(daemon)["renewals"] == 1 and row_of(daemon)["state"] == "enrolled", said=agent.tail)
+    assert agent.kept is not None
+    assert agent.kept.certificate_pem != first.certificate_pem
+    agent.reports_at(daemon)
+    assert len(list(agent.credentials.glob("client-*.pem"))) == 1
+    agent.kill()
+    agent.start()
+    agent.reports_at(daemon)
+    assert row_of(daemon)["has_certificate"]
+
+
 @pytest.mark.parametrize(
     "moment",
     [
