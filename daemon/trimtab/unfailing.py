@@ -46,7 +46,8 @@ class Unfailing:
     def _say_what_failed(self) -> None:
         if not self._unsaid:
             return
-        self._stream.flush()  # raises while it still fails
-        with self._lock:
-            failed, self._unsaid = self._unsaid, 0
+        failed = self._unsaid
+        self._stream.flush()  # what is left of before; raises while it still fails
         self._stream.write(f"the log could not be written {failed} times, lines are missing here: {self._why}\n")
+        with self._lock:
+            self._unsaid -= failed

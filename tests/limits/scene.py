@@ -21,7 +21,7 @@ from trimtab.outbound import OutboundError
 from trimtab.store.tables import journal
 
 MEGABYTE = 1024 * 1024
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 180.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,7 +259,7 @@ metrics_listen = "127.0.0.1:{self.metrics_port}"
 
     def waits_with(self, reports: int) -> None:
         """Wait until so many reports are in its spool."""
-        eventually(lambda: self.metric("trimtab_agent_spool_reports") >= reports, said=self.tail)
+        eventually(lambda: self.metric("trimtab_agent_spool_reports") >= reports, seconds=120.0, said=self.tail)
 
     def settled(self) -> set[int]:
         """Sequences that it has written down as acknowledged."""
