@@ -6,7 +6,7 @@ import gzip
 
 import msgspec
 from tests.builders import a_report
-from tests.security.hostile import Hostile, reports
+from tests.security.hostile import Came, Hostile, Target, raw, reports
 from tests.system.processes import CLUSTER
 
 from trimtab.ship import zstd
@@ -42,6 +42,13 @@ def _unfit(name: str, sends: str, body: bytes, *lines: str, status: int, says: s
     )  # fmt: skip
 
 
+def _deep_join(target: Target) -> Came:
+    """A body that no parser of ours may fall over, from somebody with no token at all."""
+    body = b'{"x":' + b"[" * 15_000
+    head = f"POST /v1/enroll HTTP/1.1\r\nHost: d\r\nAuthorization: Bearer x\r\nContent-Length: {len(body)}\r\n"
+    return raw(target.ingest_port, f"{head}Content-Type: application/json\r\nConnection: close\r\n\r\n".encode(), body)
+
+
 ZEROS = b"\0" * (1 << 20)
 ROWS: tuple[Hostile, ...] = (
     Hostile(name="reports without a token", group="others' credentials", sends="reports, no `Authorization`",
@@ -75,6 +82,9 @@ ROWS: tuple[Hostile, ...] = (
     _unfit("half a frame", "a zstd frame that ends early", _of("n1")[:-9], MSGPACK, ZSTD, status=400,
            says="not whole zstd"),
     _unfit("deep JSON", "200,000 brackets", b'[{"x":' + b"[" * 200_000, JSON, status=400, says="not whole JSON"),
+    Hostile(name="deep JSON in a join", group="bodies", sends="15 kB of brackets to /v1/enroll", meets="422",
+            statuses=(422,), says="not right", fire=_deep_join,
+            told="422 alone: nobody is named in it"),
     _unfit("deep msgpack", "100,000 arrays in arrays", b"\xdc\x00\x01\x81\xa1x" + b"\x91" * 100_000, MSGPACK,
            status=400, says="not whole msgpack"),
     _unfit("a list of four billion", "a msgpack head that announces 2^32 reports", b"\xdd\xff\xff\xff\xff", MSGPACK,

@@ -47,6 +47,7 @@ def _slack(hall: Hall, *, age_seconds: int, secret: str) -> Came:
 
 
 _EVENT = json.dumps({"event": {"id": "E1", "event_type": "incident.resolved"}}).encode()
+_DEEP_EVENT = b'{"x": ' + b"[" * 60_000
 _DEEP = b'{"alerts": [], "x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}"
 
 
@@ -153,6 +154,9 @@ ROWS: tuple[Hostile, ...] = (
     _row("deep JSON in a delivery", "bodies", "400 kB of brackets in an alert's delivery",
          people("POST", "/api/v1/webhooks/alertmanager", JSON, body=_DEEP, credential="webhook"), status=400,
          says="not JSON", answer="unfit"),
+    _row("deep JSON in a signed call-back", "bodies", "60 kB of brackets, rightly signed",
+         people("POST", "/api/v1/callbacks/pagerduty", _signed_pagerduty(SECRETS["pd.secrets"], _DEEP_EVENT),
+                body=_DEEP_EVENT), status=400, says="cannot be read", answer="unfit"),
     _row("a path's number of 5,000 digits", "bodies", "`GET /api/v1/findings/999…`",
          people("GET", "/api/v1/findings/" + "9" * 5000, credential="viewer"), status=404, says="nothing at",
          told="404 alone: it is no address of ours"),

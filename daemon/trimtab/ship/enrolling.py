@@ -171,7 +171,7 @@ class EnrolDesk:
     def _asked(self, raw: bytes, peer: str) -> JoinAsked:
         try:
             body = msgspec.json.decode(raw, type=EnrolBody)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise EnrolmentRefused(f"The body is not right: {error}", status=422, reason="body") from error
         if _SHA256.fullmatch(body.sha256) is None:
             raise EnrolmentRefused("sha256 is no SHA-256 in lower-case hex.", status=422, reason="body")

@@ -198,7 +198,7 @@ def _act(verb: Verb, key: str, who: str, id_: str, cluster: str) -> InboundAct |
 def _decoded(body: bytes, kind: type[B]) -> B:
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInbound(f"not what its sender documents: {error}") from None
 
 
