@@ -156,7 +156,7 @@ def test_it_never_goes_on_in_the_clear(folder: Path) -> None:
 
 def test_a_certificate_of_an_unknown_ca_is_refused(folder: Path) -> None:
     mailbox = Mailbox()
-    with serving_mail(mailbox, folder) as port, pytest.raises(Dead, match="Set its ca_file to the certificate of the CA"):
+    with serving_mail(mailbox, folder) as port, pytest.raises(Dead, match="Set its ca_file to the certificate"):
         a_mail_sender(port, folder, ca_file="").send(a_message(), None)
     assert mailbox.mails == []
 
