@@ -18,7 +18,6 @@ from trimtab.outbound import is_loopback
 from trimtab.settings import read_token
 from trimtab.settings.exposition import AgentMetricsSettings
 from trimtab.show.peers import Peers
-from trimtab.show.refusals import Answer, Refusals
 from trimtab.tls import CertificateFacts, ServerTls, TlsFiles
 
 GZIP_BYTES_MIN = 1024
@@ -49,7 +48,10 @@ class MetricsServer:
         self._reader = _Reader(settings)
         _check_open(listen, host, settings, has_reader_check=self._reader.is_strict)
         self._exposition = exposition
-        self._refusals = Refusals(clock=SystemClock(), write=lambda *_: None)
+        from trimtab.show.refusals import Answer, Refusals  # noqa: PLC0415 - its log is slow to import, and few serve
+
+        refusals = Refusals(clock=SystemClock(), write=lambda *_: None)
+        self._refused = lambda who, why: refusals.note(Answer.UNREAD, who=who, what="refused GET /metrics", why=why)
         try:
             self._server = make_server(host, port, self._answer, _server_class(host), _Handler)
         except (OSError, OverflowError) as error:
@@ -105,7 +107,7 @@ class MetricsServer:
         why_not = self._reader.why_not(environ.get("REMOTE_ADDR", ""), environ.get("HTTP_AUTHORIZATION", ""))
         if why_not:
             who = f"peer {environ.get('REMOTE_ADDR', '')}"
-            self._refusals.note(Answer.UNREAD, who=who, what="refused GET /metrics", why=why_not)
+            self._refused(who, why_not)
             return _said(HTTPStatus.UNAUTHORIZED, why_not)
         body, content_type = self._exposition(environ.get("HTTP_ACCEPT", ""))
         headers = [("Content-Type", content_type), ("Vary", "Accept, Accept-Encoding")]
