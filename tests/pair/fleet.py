@@ -61,6 +61,20 @@ class NotingDesk(WriteDesk):
         return self._desk.marks_held()
 
 
+class OpenControl(ControlServer):
+    """A control plane that daemons in networks of their own reach as well."""
+
+    def __init__(self, cluster: SimulatedCluster, desk: WriteDesk) -> None:
+        super().__init__(cluster, desk)
+        near = self._server
+        near.server_close()
+        self._server = type(near)(("0.0.0.0", near.server_address[1]), near.RequestHandlerClass)
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def at(self, host: str) -> str:
+        return f"http://{host}:{self._server.server_address[1]}"
+
+
 class Hall:
     """The cluster, its control planes (one address a daemon), and a real agent a node, shipping on its own thread."""
 
@@ -71,7 +85,7 @@ class Hall:
         self.written: list[Written] = []
         lock, desk = threading.Lock(), WriteDesk(self.cluster)
         self._controls = {
-            name: ControlServer(self.cluster, NotingDesk(desk, who=name, written=self.written, lock=lock))
+            name: OpenControl(self.cluster, NotingDesk(desk, who=name, written=self.written, lock=lock))
             for name in names
         }
         self._clock, self._home, self._interval_seconds = clock, home, interval_seconds
@@ -82,8 +96,8 @@ class Hall:
         self._beats: list[Beat] = []
         self._whole = list(self.cluster.nodes)
 
-    def control_url(self, name: str) -> str:
-        return self._controls[name].url
+    def control_url(self, name: str, host: str) -> str:
+        return self._controls[name].at(host)
 
     def start(self, daemon_urls: Sequence[str], tokens: Path) -> None:
         driver = SimNvml(self.cluster)

@@ -47,12 +47,17 @@ class TcpPostgres(postgres.PostgresServer):
         return f"postgresql://postgres@{host}:{self.port}/{name[1]}"
 
 
+def near(number: int) -> str:
+    """This host, as a daemon in its own network reaches it."""
+    return f"10.213.{number}.1"
+
+
 class Network:
     """A network namespace with one cable to this host. `cut` makes both ends talk to nobody."""
 
     def __init__(self, number: int) -> None:
         self.name = f"trimtab-{free_port()}"
-        self.near, self.far = f"10.213.{number}.1", f"10.213.{number}.2"
+        self.near, self.far = near(number), f"10.213.{number}.2"
         self._here, self._there = f"tth{number}", f"ttd{number}"
         self._ip("netns", "add", self.name)
         self._ip("link", "add", self._here, "type", "veth", "peer", "name", self._there, "netns", self.name)

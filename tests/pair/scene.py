@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.pair.checker import check
 from tests.pair.fleet import Hall
-from tests.pair.ground import PairDaemon, TcpPostgres, a_pair, active_and_standby
+from tests.pair.ground import PairDaemon, TcpPostgres, a_pair, active_and_standby, near
 from tests.system.processes import eventually
 
 from trimtab.store.scratch import stored_reports
@@ -25,6 +25,8 @@ cordons_per_hour_max = 10000
 [issue]
 mode = "act"
 breaker_cordons = 10000
+[metrics]
+allow_from = ["10.213.0.0/16"]
 [simulated]
 url = "{url}"
 """
@@ -45,7 +47,10 @@ class Scene:
     ) -> None:
         self.hall = Hall(home, nodes=nodes, names=("anna", "berta"), interval_seconds=interval_seconds)
         stack.callback(self.hall.close)
-        more = {name: ACTING.format(url=self.hall.control_url(name)) for name in ("anna", "berta")}
+        more = {
+            name: ACTING.format(url=self.hall.control_url(name, near(number) if has_networks else "127.0.0.1"))
+            for number, name in enumerate(("anna", "berta"), start=1)
+        }
         self.pair = stack.enter_context(a_pair(home, server, more=more, has_networks=has_networks))
         self.home = home
         self.url = server.at("127.0.0.1", self.pair[0].database_url)
