@@ -51,7 +51,11 @@ class MetricsServer:
         from trimtab.show.refusals import Answer, Refusals  # noqa: PLC0415 - its log is slow to import, and few serve
 
         refusals = Refusals(clock=SystemClock(), write=lambda *_: None)
-        self._refused = lambda who, why: refusals.note(Answer.UNREAD, who=who, what="refused GET /metrics", why=why)
+
+        def refused(who: str, why: str) -> None:
+            refusals.note(Answer.UNREAD, who=who, what="refused GET /metrics", why=why)
+
+        self._refused = refused
         try:
             self._server = make_server(host, port, self._answer, _server_class(host), _Handler)
         except (OSError, OverflowError) as error:
