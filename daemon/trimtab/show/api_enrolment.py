@@ -100,5 +100,5 @@ def _done(people: People, call: Call, change: _Change) -> EnrolmentDone:
 
 def _of(people: People) -> Enrolment:
     if people.enrolment is None:
-        raise ApiError(503, "This daemon enrols no nodes.")
+        raise ApiError(409, "This daemon enrols no nodes.")
     return people.enrolment
