@@ -108,8 +108,11 @@ FACTS = DaemonFacts(
     bad_samples_total=0,
     limits=LimitsFacts(
         disk=DiskFacts(
-            held_bytes=2_000_000_000, held_bytes_max=8_000_000_000, free_bytes=40_000_000_000,
-            free_bytes_min=536_870_912, rows_gone_total={"raw": 5000, "1m": 0},
+            held_bytes=2_000_000_000,
+            held_bytes_max=8_000_000_000,
+            free_bytes=40_000_000_000,
+            free_bytes_min=536_870_912,
+            rows_gone_total={"raw": 5000, "1m": 0},
         ),
         crowds=(
             CrowdFacts(listener="ingest", connections=24, connections_max=9872, closed_total={"made_room": 1}),

@@ -20,7 +20,9 @@ def daemon_url(settings: DaemonSettings) -> str:
     """How a program on this host reaches the daemon."""
     host, _, port = settings.people.listen.rpartition(":")
     reach = "127.0.0.1" if host in ("", "0.0.0.0", "[::]") else host
-    return f"{'https' if settings.people.certificate_file or settings.people.own_certificate else 'http'}://{reach}:{port}"
+    return (
+        f"{'https' if settings.people.certificate_file or settings.people.own_certificate else 'http'}://{reach}:{port}"
+    )
 
 
 def scraped_of(settings: DaemonSettings, asked: Asked) -> Scraped:

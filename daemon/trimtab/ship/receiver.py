@@ -232,7 +232,8 @@ class _Desk:
             why = self.enrolment.why_not(token.strip()) if self.enrolment is not None else ""
             raise _Refused(
                 401,
-                why or "No node has this token. Enrol the node: `trimtab enroll NODE`. (Or, beside the daemon, "
+                why
+                or "No node has this token. Enrol the node: `trimtab enroll NODE`. (Or, beside the daemon, "
                 "make one with `trimtab token node NAME`.)",
                 WWW_Authenticate="Bearer",
             )
