@@ -14,6 +14,10 @@ from trimtab.store.rollup import Rollup, RollupCounts
 STANDING_BY = "another daemon rolls up into this database"
 
 
+SET_SECONDS = 600.0
+"""A clock that was set by more; what is less is a few minutes to write."""
+
+
 class Shift:
     """Rolls up while it is this daemon's turn. While it is not, nothing is taken note of: the journal has it all."""
 
@@ -26,6 +30,7 @@ class Shift:
         self._clock = clock
         self._is_standby = is_standby
         self._rollup: Rollup | None = None if is_standby() else make(self.counts)
+        self._last = clock.now(), clock.monotonic_seconds()
 
     @property
     def rollup(self) -> Rollup | None:
@@ -49,8 +54,16 @@ class Shift:
         if self._is_standby():
             self._rollup = None
             return STANDING_BY
-        rollup = self._rollup
+        rollup = None if self._was_clock_set() else self._rollup
         return rollup.roll() if rollup is not None else self._take_over(self._clock.now())
+
+    def _was_clock_set(self) -> bool:
+        """Whether our clock moved by more than time passed. Then it is as after an absence: the days that were jumped
+        over have no rows of their own, and are not written one by one.
+        """
+        now, seconds = self._clock.now(), self._clock.monotonic_seconds()
+        (last, last_seconds), self._last = self._last, (now, seconds)
+        return abs((now - last).total_seconds() - (seconds - last_seconds)) > SET_SECONDS
 
     def _take_over(self, now: datetime) -> str:
         rollup = self._make(self.counts)
