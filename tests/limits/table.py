@@ -13,9 +13,9 @@ SHORT: tuple[Callable[[Path], Row], ...] = (
     disk_faults.spool_disk_full,
     process_faults.daemon_without_files,
     process_faults.slow_clients,
-    net_faults.oversized_backlog,
 )
 LONG: tuple[Callable[[Path], Row], ...] = (
+    net_faults.oversized_backlog,
     disk_faults.daemon_disk_read_only,
     disk_faults.spool_disk_full_while_the_daemon_is_away,
     disk_faults.spool_disk_read_only,
