@@ -135,7 +135,7 @@ def postgresql_gone(home: Path) -> Row:
 
 
 def oversized_backlog(home: Path) -> Row:
-    """A backlog far larger than a body may be, and one report that no body may hold: only that one is set aside."""
+    """A backlog far larger than a body may be: it is sent in parts, and the agent learns how large they may be."""
     small = {"ingest": "body_bytes_max = 20000\ndecoded_bytes_max = 60000\nbacklog_reports_max = 40"}
     with scene(home, agents=1, more=small) as stage:
         agent = stage.agents[0]
@@ -145,6 +145,7 @@ def oversized_backlog(home: Path) -> Row:
         stage.daemon.up()
         stage.lifted()
         stage.recovers()
+        assert agent.metric("trimtab_agent_set_aside_total") == 0, "none of them alone is too large"
         refused = stage.metric('trimtab_reports_refused_total{status="413"}')
         put_off = agent.metric("trimtab_agent_put_off_total")
         return stage.row(

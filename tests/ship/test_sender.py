@@ -244,7 +244,17 @@ def test_a_batch_too_large_is_sent_in_parts(tmp_path: Path, spool: Spool, clock:
         clock.advance(1.0)
         sender.tick()
         assert (sorted(daemon.arrivals), spool.set_aside_total) == (list(range(1, 21)), 0)
-        assert daemon.counts.requests_total[413] > 0
+        too_large = daemon.counts.requests_total[413]
+        assert too_large > 2
+        keep(spool, clock, 20)
+        clock.advance(1.0)
+        sender.tick()
+        assert (sorted(daemon.arrivals), spool.waiting) == (list(range(1, 41)), 0)
+        assert daemon.counts.requests_total[413] <= too_large + 2  # it knows by now; the live report alone is small
+        clock.advance(601.0)
+        keep(spool, clock, 20)
+        sender.tick()
+        assert daemon.counts.requests_total[413] > too_large + 2  # the daemon may take more by now: it is asked again
 
 
 def test_a_store_error_keeps_the_report_in_line(daemon: Ingest, spool: Spool, clock: FakeClock) -> None:

@@ -26,6 +26,8 @@ BATCH_BYTES_MAX = 2 * 1024 * 1024
 """Before compression; within what a daemon accepts by default."""
 BURST_SECONDS_MAX = 10.0
 """Replay that was not used (a slow beat, a wait) is not made up for beyond this."""
+SMALLER_SECONDS = 600.0
+"""So long batches stay below what a daemon called too large: it may have been told to take more meanwhile."""
 COME_BACK_SECONDS = 45.0
 """So long an agent stays with a daemon that is not the first of its list before it asks the first again."""
 LIVE_SENDS_MAX = 2
@@ -138,6 +140,8 @@ class Sender:
         self._spool = spool
         self._clock = clock
         self._rate = replay_reports_per_second
+        self._batch_bytes_max = BATCH_BYTES_MAX
+        self._smaller_until_seconds = 0.0
         self._allowance = 0.0
         self._allowed_at_seconds = clock.monotonic_seconds()
         spread = self._spread = jitter or random.Random()
@@ -215,7 +219,7 @@ class Sender:
         sent = 0
         while self._allowance >= 1 and any(not peer.backlog_due_in_seconds for peer in self._peers):
             reports_max = min(BATCH_REPORTS_MAX, int(self._allowance))
-            batch = self._spool.backlog(reports_max=reports_max, bytes_max=BATCH_BYTES_MAX)
+            batch = self._spool.backlog(reports_max=reports_max, bytes_max=self._bytes_max())
             if not batch:
                 break
             self._allowance -= len(batch)
@@ -225,6 +229,21 @@ class Sender:
                 break
         self.counts.sent_backlog_total += sent
         return sent
+
+    def _bytes_max(self) -> int:
+        """Before compression: what the next batch may hold."""
+        if self._clock.monotonic_seconds() >= self._smaller_until_seconds:
+            self._batch_bytes_max = BATCH_BYTES_MAX
+        return self._batch_bytes_max
+
+    def _learn(self, batch: list[Waiting]) -> None:
+        """It was too large for the daemon, or for a proxy: batches stay smaller for a while.
+
+        Else each batch would be halved anew down to what fits, and a backlog of large reports take twice its requests.
+        """
+        half_bytes = max(sum(len(waiting.encoded) for waiting in batch) // 2, 1)
+        self._batch_bytes_max = min(self._batch_bytes_max, half_bytes)
+        self._smaller_until_seconds = self._clock.monotonic_seconds() + SMALLER_SECONDS
 
     def _allow(self) -> None:
         now = self._clock.monotonic_seconds()
@@ -250,6 +269,8 @@ class Sender:
             log.warning("the daemon refused a report for good; it is set aside", why=answer.sentence)
             self._spool.set_aside(batch[0], status=answer.status, sentence=answer.sentence)
             return 0
+        if answer.status == 413:
+            self._learn(batch)
         half = len(batch) // 2
         return sum(self._deliver(part, is_backlog=is_backlog) for part in (batch[:half], batch[half:]))
 
