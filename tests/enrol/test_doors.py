@@ -8,11 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from starlette.responses import Response
 from tests.enrol.desk import Office, a_key
 from tests.enrol.gate import Gate
 
 from trimtab import pki
 from trimtab.clock import SystemClock
+from trimtab.listener import Listener
 from trimtab.outbound import Answer, exchange
 from trimtab.ship.admission import Entry, NotAdmitted, ask, daemon_ca
 from trimtab.ship.join_token import secret_of
@@ -184,6 +186,30 @@ def test_a_ca_that_the_token_does_not_vouch_for_is_not_believed(
     assert (caught.value.reason, caught.value.is_final) == ("other_ca", True)
     with pytest.raises(NotAdmitted, match=r"certificate verify failed|does not trust|unknown"):
         ask(gate.url, "/v1/enroll", Entry(node="gpu-07", cluster="", sha256="a" * 64), token="x", ca_file="")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_another_ca_beside_the_one_that_the_token_vouches_for_is_never_trusted(
+    authority: pki.Authority, server: tuple[Path, Path], order: int
+) -> None:
+    others = (pki.Authority.make(cluster="hall-a", clock=SystemClock()) for _ in range(100))
+    # Base64 that ends in padding: a decoder may stop there and see one certificate, where TLS sees two.
+    ours = next(one for one in others if b"=\n-----END" in one.certificate_pem)
+    both = b"".join((ours.certificate_pem, authority.certificate_pem)[::order])
+
+    async def app(scope, receive, send):  # type: ignore[no-untyped-def] # ASGI
+        await Response(both)(scope, receive, send)
+
+    listener = Listener(app, name="ingest", listen="127.0.0.1:0", certificate_file=str(server[0]),
+                        key_file=str(server[1]))  # fmt: skip
+    listener.start()
+    try:
+        taken = daemon_ca(f"https://127.0.0.1:{listener.port}", ours.fingerprint)
+    except NotAdmitted:
+        return  # what is no single certificate may be refused whole
+    finally:
+        listener.stop()
+    assert taken.encode() == ours.certificate_pem
 
 
 def test_a_request_that_nobody_signed_gets_no_certificate_and_uses_nothing_up(

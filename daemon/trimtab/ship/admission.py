@@ -98,9 +98,10 @@ def daemon_ca(base_url: str, fingerprint: str) -> str:
     if status != 200:
         raise _no(f"{base_url}/v1/ca", status, pem, "")
     try:
-        found = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem.decode("ascii").strip())).hexdigest()
+        der = ssl.PEM_cert_to_DER_cert(pem.decode("ascii").strip())
     except ValueError as error:
         raise NotAdmitted(f"{base_url}/v1/ca is no certificate: is it a trimtab daemon?") from error
+    found = hashlib.sha256(der).hexdigest()
     if found != fingerprint:
         raise NotAdmitted(
             f"{base_url} has another CA than the join token says (its SHA-256 begins with {found[:12]}, the token's "
@@ -109,7 +110,8 @@ def daemon_ca(base_url: str, fingerprint: str) -> str:
             reason="other_ca",
             is_final=True,
         )
-    return pem.decode("ascii")
+    # Made of what was hashed, never the text that came: a second certificate in that would be trusted unseen.
+    return ssl.DER_cert_to_PEM_cert(der)
 
 
 def _no(url: str, status: int, body: bytes, retry_after: str) -> NotAdmitted:
