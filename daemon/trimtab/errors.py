@@ -31,6 +31,10 @@ class StoreError(TrimtabError):
     """The database refused or is out of reach."""
 
 
+class DatabaseAway(StoreError):
+    """The database cannot be reached now; the same words may find it in a moment."""
+
+
 class DatabaseNewer(StoreError):
     """A newer trimtab wrote the database; nothing was changed."""
 

@@ -20,7 +20,7 @@ from trimtab.assembly import Daemon
 from trimtab.certificates import Certificates
 from trimtab.clock import Clock, SystemClock
 from trimtab.doors import listener_of
-from trimtab.errors import StoreError
+from trimtab.errors import DatabaseAway, StoreError
 from trimtab.listener import Listener, split_listen
 from trimtab.loop import Beat
 from trimtab.premises import check_settings
@@ -94,8 +94,7 @@ class Pair:
     def run(self) -> None:
         """Stand by, be the daemon, and end; or begin anew where another took over."""
         self._service.catch_signals()
-        # Once here and not on its thread: a database that cannot be used is said before anything starts.
-        said = self._election.tick()
+        said = self._first_tick()
         self._beat.start()
         try:
             if self._stood_by(said):
@@ -109,6 +108,18 @@ class Pair:
             for _, listener in self._listeners.values():
                 listener.stop()
             self._election.leave()
+
+    def _first_tick(self) -> str:
+        """Once here and not on its thread: a database that cannot be used is said before anything starts.
+
+        One that is away is waited for: a host may be up before its database, and a service that ends each time is given
+        up by systemd. Raises StoreError.
+        """
+        try:
+            return self._election.tick()
+        except DatabaseAway as away:
+            log.warning("the database is waited for", said=str(away))
+            return str(away)
 
     def _tick(self) -> str:
         said = self._election.tick()

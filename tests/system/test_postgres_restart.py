@@ -32,6 +32,26 @@ def beats(daemon: Daemon) -> dict[str, float]:
     return {name: float(count) for name, count in re.findall(r'^trimtab_beats_total{beat="(\w+)"} (\S+)$', page, re.M)}
 
 
+def test_a_daemon_that_is_up_before_its_database_waits_for_it(server: postgres.PostgresServer, tmp_path: Path) -> None:
+    if not server.is_ours:
+        pytest.skip("the server is somebody else's: it is not stopped")
+    url = server.new_database()
+    daemon = Daemon(tmp_path, database_url=url)
+    server.halt()
+    try:
+        daemon.start()
+        eventually(lambda: "the database is waited for" in daemon.text(), said=daemon.tail)
+        eventually(lambda: "this daemon stands by" in daemon.text(), said=daemon.tail)
+        assert daemon.is_running
+    finally:
+        server.go_on()
+    try:
+        eventually(lambda: "this daemon is the active one" in daemon.text(), said=daemon.tail)
+        assert "Traceback" not in daemon.text()
+    finally:
+        daemon.close()
+
+
 def test_the_daemon_outlives_cut_connections_and_a_stopped_server(
     server: postgres.PostgresServer, tmp_path: Path
 ) -> None:

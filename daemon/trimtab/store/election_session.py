@@ -11,9 +11,9 @@ from sqlalchemy.engine import Connection, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from trimtab.errors import StoreError
+from trimtab.errors import DatabaseAway, StoreError
 from trimtab.store.database import Database
-from trimtab.store.faults import sentence_of
+from trimtab.store.faults import is_away, sentence_of
 
 LOCK = "trimtab election"
 
@@ -74,7 +74,8 @@ class Session:
             yield connection
         except (SQLAlchemyError, psycopg.Error) as error:
             self.close()
-            raise StoreError(sentence_of(error, place=self.place, password=self._password)) from error
+            kind = DatabaseAway if is_away(error) else StoreError
+            raise kind(sentence_of(error, place=self.place, password=self._password)) from error
 
     def _connect(self) -> None:
         connection = self._engine.connect()

@@ -21,6 +21,8 @@ _MEND = (
     "one; agents send again what was not acknowledged."
 )
 
+_AWAY = "the database is out of reach. Check that it runs and that store.url is right; it is tried again."
+
 # By SQLSTATE, or its class (first two characters).
 _POSTGRESQL = {
     "08": "the connection broke. It is tried again.",
@@ -46,6 +48,17 @@ def sentence_of(error: Exception, *, place: str, password: object = None) -> str
     return f"{place}: {_meaning(cause)} ({words})"
 
 
+def is_away(error: Exception) -> bool:
+    """Whether PostgreSQL is out of reach, starting or full of connections: nothing that a setting would mend."""
+    cause = getattr(error, "orig", None) or error
+    if getattr(cause, "sqlite_errorname", None) is not None:
+        return False
+    state = getattr(cause, "sqlstate", None)
+    if state is not None:
+        return str(state)[:2] == "08" or str(state)[:3] in ("57P", "533")
+    return _without_state(str(cause)) == _AWAY
+
+
 def _meaning(cause: object) -> str:
     name = getattr(cause, "sqlite_errorname", None)
     if name is not None:
@@ -67,4 +80,4 @@ def _without_state(words: str) -> str:
         return _POSTGRESQL["28"]
     if "does not exist" in words and "database" in words:
         return _POSTGRESQL["3D"]
-    return "the database is out of reach. Check that it runs and that store.url is right; it is tried again."
+    return _AWAY
