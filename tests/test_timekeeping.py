@@ -52,6 +52,24 @@ def test_after_it_stood_still_nothing_is_judged_until_nodes_have_reported_again(
     assert said.endswith("this daemon stood still for 90 s")
 
 
+def test_a_clock_that_is_set_while_it_judges_is_noticed_by_the_next_beat() -> None:
+    clock = WallClock()
+    hold = Hold(clock, interval_seconds=5.0)
+    beats(hold, clock, 60.0)
+    clock.advance(5.0)
+    hold.run(lambda: str(clock.jump(-4 * 86400.0)))
+    clock.advance(5.0)
+    assert hold.run(lambda: "judged").endswith("this host's clock was set back by 4 d")
+
+
+def test_a_judgement_that_takes_long_is_no_standing_still() -> None:
+    clock = WallClock()
+    hold = Hold(clock, interval_seconds=5.0)
+    for _ in range(3):
+        clock.advance(5.0)
+        assert not hold.run(lambda: f"judged {clock.advance(90.0)}").startswith("not judged")
+
+
 def test_small_corrections_of_the_clock_are_no_news() -> None:
     clock = WallClock()
     hold = Hold(clock, interval_seconds=5.0)

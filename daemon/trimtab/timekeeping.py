@@ -29,7 +29,8 @@ class Hold:
         self._clock = clock
         # Of real time: a demo's clock runs fast, and its daemon is not held up for a busy machine.
         self._still_seconds = max(STILL_SECONDS, clock.wall_seconds(10 * interval_seconds))
-        self._last: tuple[datetime, float] | None = None
+        self._looked: tuple[datetime, float] | None = None
+        self._ended_seconds = 0.0
         self._until_seconds: float | None = None
         self._why = ""
 
@@ -37,15 +38,16 @@ class Hold:
         """One beat: what `judge` says, or why it is not asked."""
         why = self._look()
         said = why or judge()
-        # A judgement that took long is no standing still: the next look counts from here.
-        self._last = self._clock.now(), self._clock.monotonic_seconds()
+        # A judgement that took long is no standing still: that counts from here. A clock that was set meanwhile is seen.
+        self._ended_seconds = self._clock.monotonic_seconds()
         return said
 
     def _look(self) -> str:
         now, seconds = self._clock.now(), self._clock.monotonic_seconds()
-        if self._last is not None:
-            passed_seconds = seconds - self._last[1]
-            set_by_seconds = (now - self._last[0]).total_seconds() - passed_seconds
+        looked, self._looked = self._looked, (now, seconds)
+        if looked is not None:
+            passed_seconds = seconds - self._ended_seconds
+            set_by_seconds = (now - looked[0]).total_seconds() - (seconds - looked[1])
             if why := self._what_happened(passed_seconds, set_by_seconds):
                 self._why, self._until_seconds = why, seconds + HOLD_SECONDS
                 log.warning(
