@@ -15,8 +15,10 @@ from tests.fakes.clock import FakeClock
 from trimtab.clock import SystemClock
 from trimtab.errors import SettingsError
 from trimtab.joining import join_once, joined
+from trimtab.model.enrolment import JoinAsked
 from trimtab.settings import AgentSettings
 from trimtab.ship.admission import NotAdmitted
+from trimtab.ship.join_token import digest_of
 from trimtab.ship.keyring import CREDENTIAL_FILE, PENDING_FILE, TROUBLE_FILE, Keyring
 from trimtab.ship.membership import REFUSED_SECONDS, Membership, Whereabouts
 
@@ -186,6 +188,43 @@ def test_a_revoked_node_says_so_asks_slowly_and_comes_in_by_a_new_token(node: No
     node.invite()
     node.membership.tick()
     assert node.comes_in()
+
+
+def test_a_join_token_that_is_good_for_nothing_keeps_no_node_from_renewing(node: Node) -> None:
+    node.invite()
+    first_token = node.token
+    node.membership.tick()
+    node.invite(is_again=True)
+    node.clock.advance(1.0)
+    node.membership.tick()
+    second = node.membership.token
+    node.token = first_token  # it is put there again, by whatever keeps the hosts alike
+    node.clock.advance(1.0)
+    node.membership.tick()
+    assert node.membership.refusals_total == {"used": 1}
+    node.clock.advance(80 * 86400.0)
+    node.membership.tick()
+    assert node.membership.counts.renewed_total == 1
+    assert node.membership.token != second
+    assert node.comes_in()
+
+
+def test_a_renewal_whose_answer_was_lost_is_found_after_the_old_credential_ran_out(node: Node) -> None:
+    node.invite()
+    node.membership.tick()
+    kept = node.membership.kept
+    assert kept is not None
+    pending = Keyring(node.directory).begin("renewal", node=NODE, is_certified=False)
+    asked = JoinAsked(token_sha256="", node=NODE, cluster="", sha256=digest_of(pending.token))
+    node.gate.registrar.renew(digest_of(kept.token), asked)  # the answer is lost, and then the node is off for long
+    old = node.gate.office.facts.credentials()[0]
+    with node.gate.office.database.write() as connection:
+        connection.exec_driver_sql(f"UPDATE node_credentials SET expires_at_ms = 1 WHERE id = {old.id}")
+    again = Node(node.gate, node.directory)
+    again.membership.tick()
+    assert again.membership.trouble == ""
+    assert again.membership.token == pending.token
+    assert again.comes_in()
 
 
 def test_a_daemon_that_cannot_be_asked_is_passed_over(gate: Gate, tmp_path: Path) -> None:

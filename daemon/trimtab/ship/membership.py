@@ -12,7 +12,7 @@ import structlog
 
 from trimtab.clock import Clock, iso
 from trimtab.errors import SettingsError
-from trimtab.model.enrolment import Admission
+from trimtab.model.enrolment import Admission, NoEntry
 from trimtab.ship.admission import Entry, NotAdmitted, ask, daemon_ca
 from trimtab.ship.join_token import digest_of, fingerprint_in, is_join_token, secret_of
 from trimtab.ship.keyring import RENEWAL, Kept, Keyring, Pending
@@ -144,19 +144,24 @@ class Membership:
             return self._sentence()
         if token is not None:
             self._tried = digest_of(secret_of(token))
-            self._attempt(lambda: self._join(token))
-        elif self._keyring.kept is not None and (self._is_renewal_asked or self._is_renewal_due()):
+            is_refused = self._attempt(lambda: self._join(token))
+            # A token that is good for nothing (an old one that lies there yet) keeps nobody from renewing what is good.
+            if is_refused and self._wants_renewal():
+                self._attempt(self._renew)
+        elif self._wants_renewal():
             self._attempt(self._renew)
         elif self._keyring.kept is None:
             self._note("there is no join token: put one into join_token_file (`trimtab enroll NODE`)", "no_token")
         return self._sentence()
 
-    def _attempt(self, do: Callable[[], None]) -> None:
+    def _attempt(self, do: Callable[[], None]) -> bool:
+        """Whether the daemon said a no that asking again does not change: it keeps nothing of what it was told then."""
         try:
             do()
         except NotAdmitted as no:
             self._note(str(no), no.reason or "out_of_reach")
             self._later(no)
+            return no.is_final
         except SettingsError as error:
             self._note(str(error), "disk")
             self._later(NotAdmitted(str(error)))
@@ -167,6 +172,7 @@ class Membership:
             kept = self._keyring.kept
             if kept is not None:
                 log.info("this node has a new credential", node=kept.node, until=iso(kept.expires_at))
+        return False
 
     def _later(self, no: NotAdmitted) -> None:
         if no.is_final:
@@ -224,10 +230,11 @@ class Membership:
 
     # --- renewing
 
-    def _is_renewal_due(self) -> bool:
+    def _wants_renewal(self) -> bool:
         kept = self._keyring.kept
-        if kept is None:
-            return False
+        return kept is not None and (self._is_renewal_asked or self._is_renewal_due(kept))
+
+    def _is_renewal_due(self, kept: Kept) -> bool:
         if self._keyring.pending is not None and self._keyring.pending.purpose == RENEWAL:
             return True  # begun before we were killed
         spread = int(digest_of(kept.token)[:8], 16) / 0xFFFFFFFF
@@ -252,7 +259,7 @@ class Membership:
                 return ask(url, "/v1/renew", self._entry(pending), token=token, ca_file=self.ca_file)
             except NotAdmitted as no:
                 first = first or no
-                if no.status != 401:
+                if no.status != 401 and no.reason != NoEntry.EXPIRED:
                     break
         assert first is not None
         raise first
