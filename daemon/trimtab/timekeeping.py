@@ -38,7 +38,7 @@ class Hold:
         """One beat: what `judge` says, or why it is not asked."""
         why = self._look()
         said = why or judge()
-        # A judgement that took long is no standing still: that counts from here. A clock that was set meanwhile is seen.
+        # A judgement that took long is no standing still: that counts from here. A clock that was set then is seen.
         self._ended_seconds = self._clock.monotonic_seconds()
         return said
 
