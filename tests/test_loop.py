@@ -8,6 +8,7 @@ from pathlib import Path
 from structlog.testing import capture_logs
 from tests.fakes.clock import FakeClock
 
+from trimtab.clock import SystemClock
 from trimtab.errors import StoreError
 from trimtab.loop import Beat
 
@@ -64,3 +65,31 @@ def test_the_kernel_knows_a_beats_thread_by_name():
     assert done.wait(30.0)
     beat.stop()
     assert names[0] == "beat-rebalance"
+
+
+def test_another_pace_wakes_a_beat_that_waits_out_the_old_one():
+    """Else a beat of ten minutes whose interval is made short would look hung by it, and end the process."""
+    beats = threading.Semaphore(0)
+
+    def tick() -> str:
+        beats.release()
+        return "done"
+
+    beat = Beat("rebalance", tick, interval_seconds=3600.0, clock=SystemClock())
+    beat.start()
+    assert beats.acquire(timeout=30.0)
+    beat.pace(0.01)
+    assert all(beats.acquire(timeout=30.0) for _ in range(3))
+    beat.pace(3600.0)
+    beat.stop(timeout_seconds=30.0)
+    assert not beat.is_alive
+    assert beat.dropped_total <= beat.beats_total
+
+
+def test_after_another_pace_a_beat_is_quiet_from_there():
+    clock = FakeClock()
+    beat = Beat("rebalance", lambda: "done", interval_seconds=600.0, clock=clock)
+    beat._started_at_seconds = clock.monotonic_seconds()
+    clock.advance(500)
+    beat.pace(5.0)
+    assert beat.quiet_seconds == 0.0

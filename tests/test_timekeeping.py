@@ -27,13 +27,13 @@ def beats(hold: Hold, clock: FakeClock, seconds: float, *, every: float = 5.0) -
 
 def test_a_daemon_whose_clock_is_right_judges_each_beat() -> None:
     clock = WallClock()
-    assert set(beats(Hold(clock, interval_seconds=5.0), clock, 600.0)) == {"judged"}
+    assert set(beats(Hold(clock, interval_seconds=lambda: 5.0), clock, 600.0)) == {"judged"}
 
 
 def test_after_the_clock_was_set_either_way_nothing_is_judged_until_nodes_have_reported_again() -> None:
     for seconds, way in ((3600.0, "forward by 60 min"), (-3600.0, "back by 60 min")):
         clock = WallClock()
-        hold = Hold(clock, interval_seconds=5.0)
+        hold = Hold(clock, interval_seconds=lambda: 5.0)
         beats(hold, clock, 60.0)
         clock.jump(seconds)
         said = beats(hold, clock, HOLD_SECONDS + 20.0)
@@ -45,16 +45,28 @@ def test_after_the_clock_was_set_either_way_nothing_is_judged_until_nodes_have_r
 
 def test_after_it_stood_still_nothing_is_judged_until_nodes_have_reported_again() -> None:
     clock = WallClock()
-    hold = Hold(clock, interval_seconds=5.0)
+    hold = Hold(clock, interval_seconds=lambda: 5.0)
     beats(hold, clock, 60.0)
     clock.advance(90.0)
     said = hold.run(lambda: "judged")
     assert said.endswith("this daemon stood still for 90 s")
 
 
+def test_another_interval_is_no_standing_still() -> None:
+    clock, interval_seconds = WallClock(), 1.0
+    hold = Hold(clock, interval_seconds=lambda: interval_seconds)
+    beats(hold, clock, 20.0, every=1.0)
+    interval_seconds = 60.0  # by a reload
+    assert set(beats(hold, clock, 600.0, every=60.0)) == {"judged"}
+    interval_seconds = 1.0
+    assert set(beats(hold, clock, 60.0, every=60.0)) == {"judged"}
+    clock.advance(60.0)
+    assert hold.run(lambda: "judged").endswith("this daemon stood still for 60 s")
+
+
 def test_a_clock_that_is_set_while_it_judges_is_noticed_by_the_next_beat() -> None:
     clock = WallClock()
-    hold = Hold(clock, interval_seconds=5.0)
+    hold = Hold(clock, interval_seconds=lambda: 5.0)
     beats(hold, clock, 60.0)
     clock.advance(5.0)
     hold.run(lambda: str(clock.jump(-4 * 86400.0)))
@@ -64,7 +76,7 @@ def test_a_clock_that_is_set_while_it_judges_is_noticed_by_the_next_beat() -> No
 
 def test_a_judgement_that_takes_long_is_no_standing_still() -> None:
     clock = WallClock()
-    hold = Hold(clock, interval_seconds=5.0)
+    hold = Hold(clock, interval_seconds=lambda: 5.0)
     for _ in range(3):
         clock.advance(5.0)
         assert not hold.run(lambda: f"judged {clock.advance(90.0)}").startswith("not judged")
@@ -72,7 +84,7 @@ def test_a_judgement_that_takes_long_is_no_standing_still() -> None:
 
 def test_small_corrections_of_the_clock_are_no_news() -> None:
     clock = WallClock()
-    hold = Hold(clock, interval_seconds=5.0)
+    hold = Hold(clock, interval_seconds=lambda: 5.0)
     for step in (1.0, -1.0, 20.0, -20.0):
         beats(hold, clock, 30.0)
         clock.jump(step)

@@ -52,7 +52,7 @@ def reload_of(
         def take() -> None:
             for beat in beats:
                 if beat.name == "read":
-                    beat.interval_seconds = new.interval_seconds
+                    beat.pace(new.interval_seconds)
 
         return take
 

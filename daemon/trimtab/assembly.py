@@ -285,7 +285,7 @@ class Daemon:
 
     def _make_beats(self) -> tuple[Beat, ...]:
         settings, central = self.settings, self.central
-        hold = Hold(self.clock, interval_seconds=settings.detect.interval_seconds)
+        hold = Hold(self.clock, interval_seconds=lambda: self.settings.detect.interval_seconds)
 
         def beat(name: str, tick: Callable[[], str], interval_seconds: float) -> Beat:
             return Beat(name, tick, interval_seconds=interval_seconds, clock=self.clock)

@@ -64,6 +64,7 @@ class Beat:
         self._tick = tick
         self._clock = clock
         self._stop = threading.Event()
+        self._woken = threading.Event()
         self._thread: threading.Thread | None = None
         self._started_at_seconds: float | None = None
         self._failing_since_seconds: float | None = None
@@ -91,6 +92,15 @@ class Beat:
         moments = (self._started_at_seconds, self.last_beat_at_seconds, self._moved_at_seconds)
         since = max((one for one in moments if one is not None), default=None)
         return None if since is None else self._clock.monotonic_seconds() - since
+
+    def pace(self, interval_seconds: float) -> None:
+        """Another interval from now on: a beat that waits out the old one is woken, and is quiet by the new one."""
+        if interval_seconds == self.interval_seconds:
+            return
+        self.interval_seconds = interval_seconds
+        if self._started_at_seconds is not None:
+            self._moved_at_seconds = self._clock.monotonic_seconds()
+        self._woken.set()
 
     def move(self, at: str) -> None:
         """The running beat gets on: it is at this now. Slow work that says so is no hang."""
@@ -126,10 +136,11 @@ class Beat:
     def end_soon(self) -> None:
         """Ask the beat to end; `stop` waits for it. Of many, ask all before you wait for one."""
         self._stop.set()
+        self._woken.set()
 
     def stop(self, *, timeout_seconds: float = 10.0) -> None:
         """Ask the beat to end and wait for the running one to finish."""
-        self._stop.set()
+        self.end_soon()
         if self._thread is not None:
             self._thread.join(timeout_seconds)
 
@@ -143,13 +154,18 @@ class Beat:
         due = self._clock.monotonic_seconds()
         while not self._stop.is_set():
             self.run_once()
+            was_due = due
             due += self.interval_seconds
             late = self._clock.monotonic_seconds() - due
             if late > 0:
                 missed = int(late // self.interval_seconds) + 1
                 self.dropped_total += missed
                 due += missed * self.interval_seconds
-            self._stop.wait(self._clock.wall_seconds(due - self._clock.monotonic_seconds()))
+            while self._woken.wait(self._clock.wall_seconds(due - self._clock.monotonic_seconds())):
+                self._woken.clear()
+                if self._stop.is_set():
+                    return
+                due = max(was_due + self.interval_seconds, self._clock.monotonic_seconds())
 
 
 def _name_this_thread(name: str) -> None:

@@ -115,7 +115,7 @@ def _parts(running: Running) -> tuple[Part[DaemonSettings], ...]:
         Part(keys=("store.journal_days",), prepare=lambda _new: _nothing),  # asked at each pruning
         Part(keys=("ingest.body_bytes_max", "ingest.decoded_bytes_max"), prepare=lambda new: _ingest(running, new)),
         Part(keys=("metrics.allow_from",), prepare=lambda new: _allow(running, new)),
-        Part(keys=("people.metrics_token_file",), prepare=lambda new: _metrics_token(running, new)),
+        Part(keys=("people.metrics_token_file",), prepare=lambda new: _metrics_token(running, new), is_always_due=True),
     )
 
 
@@ -138,7 +138,7 @@ def _nothing() -> None:
 def _pace(running: Running, seconds: Mapping[str, float]) -> Take:
     def take() -> None:
         for beat in running.beats:
-            beat.interval_seconds = seconds.get(beat.name, beat.interval_seconds)
+            beat.pace(seconds.get(beat.name, beat.interval_seconds))
 
     return take
 

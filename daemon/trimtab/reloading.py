@@ -59,6 +59,8 @@ class Part(Generic[S]):
     keys: tuple[str, ...]
     """`plan` is all of a table, `detect.interval_seconds` one key."""
     prepare: Callable[[S], Take]
+    is_always_due: bool = False
+    """Also where no key has changed: a key names a file, and what is in it may be another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +145,10 @@ class Reloader(Generic[S]):
         else:
             log.info("settings reloaded", said=found.sentence, in_force=found.in_force, needs_restart=found.waiting)
         self.last = found
-        self._told(found)
+        try:
+            self._told(found)
+        except TrimtabError as error:  # a database that is away is no reason to end
+            log.warning("the reload could not be written down", why=str(error))
         return found
 
     @property
@@ -176,7 +181,9 @@ class Reloader(Generic[S]):
         # What stays is what it was at the start, so that a key that was changed and changed back is no news.
         settings = from_table(merged, type(self.settings), where="settings")
         live = set(_differing(now, merged))
-        concerned = [part for part in self._parts if any(_is_within(key, part.keys) for key in live)]
+        concerned = [
+            part for part in self._parts if part.is_always_due or any(_is_within(key, part.keys) for key in live)
+        ]
         takes = [part.prepare(settings) for part in concerned]
         for take in takes:
             take()

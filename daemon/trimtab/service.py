@@ -76,9 +76,10 @@ class Service:
 
     def reload_was_asked(self) -> bool:
         """Whether SIGHUP came since this was asked last."""
-        was_asked = self._reload.is_set()
+        if not self._reload.is_set():
+            return False  # cleared here, one that comes just now would be lost
         self._reload.clear()
-        return was_asked
+        return True
 
     def reloading(self) -> None:
         """A reload begins; `ready` says that it is over, also where it came to nothing."""

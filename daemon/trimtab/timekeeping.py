@@ -24,11 +24,11 @@ HOLD_SECONDS = 45.0
 class Hold:
     """Holds judgement until what is known of the nodes is of one time again. Use it from one thread."""
 
-    def __init__(self, clock: Clock, *, interval_seconds: float) -> None:
-        """`interval_seconds`: how often it is asked."""
+    def __init__(self, clock: Clock, *, interval_seconds: Callable[[], float]) -> None:
+        """`interval_seconds`: how often it is asked, which a reload may change."""
         self._clock = clock
-        # Of real time: a demo's clock runs fast, and its daemon is not held up for a busy machine.
-        self._still_seconds = max(STILL_SECONDS, clock.wall_seconds(10 * interval_seconds))
+        self._interval_seconds = interval_seconds
+        self._last_interval_seconds = interval_seconds()
         self._looked: tuple[datetime, float] | None = None
         self._ended_seconds = 0.0
         self._until_seconds: float | None = None
@@ -40,6 +40,7 @@ class Hold:
         said = why or judge()
         # A judgement that took long is no standing still: that counts from here. A clock that was set then is seen.
         self._ended_seconds = self._clock.monotonic_seconds()
+        self._last_interval_seconds = self._interval_seconds()
         return said
 
     def _look(self) -> str:
@@ -70,7 +71,11 @@ class Hold:
         if abs(set_by_seconds) > JUMP_SECONDS:
             way = "forward" if set_by_seconds > 0 else "back"
             return f"this host's clock was set {way} by {age_text(abs(set_by_seconds))}"
-        if self._clock.wall_seconds(passed_seconds) > self._still_seconds:
+        # Of real time: a demo's clock runs fast, and its daemon is not held up for a busy machine.
+        interval_seconds = max(self._interval_seconds(), self._last_interval_seconds)
+        if self._clock.wall_seconds(passed_seconds) > max(
+            STILL_SECONDS, self._clock.wall_seconds(10 * interval_seconds)
+        ):
             return f"this daemon stood still for {age_text(passed_seconds)}"
         return ""
 

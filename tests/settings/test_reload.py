@@ -15,7 +15,7 @@ from tests.fakes.clock import FakeClock
 from tests.standin.driver import Driver
 from tests.system.processes import Agent, Daemon, eventually
 
-from trimtab.errors import SettingsError
+from trimtab.errors import SettingsError, StoreError
 from trimtab.model.command import AuditLine
 from trimtab.reloading import Part, Reloaded, Reloader
 from trimtab.settings import DaemonSettings, from_table
@@ -100,6 +100,24 @@ def test_all_parts_are_prepared_before_any_is_changed():
     assert scene.reloader.reload().error == "issue.mode: not with these rights"
     assert scene.taken == []
     assert scene.reloader.settings == settings()
+
+
+def test_a_database_that_is_away_ends_no_process_that_reloads():
+    def away(_found: Reloaded) -> None:
+        raise StoreError("the database is away")
+
+    start = settings()
+    reloader = Reloader(start, read=lambda: settings(cluster="b"), parts=[], clock=FakeClock(), told=away)
+    assert reloader.reload().waiting == ("cluster",)
+
+
+def test_what_a_key_names_is_read_again_though_the_key_is_the_same():
+    taken: list[str] = []
+    part: Part[DaemonSettings] = Part(
+        keys=("people.metrics_token_file",), prepare=lambda _new: lambda: taken.append("read"), is_always_due=True
+    )
+    found = Reloader(settings(), read=settings, parts=[part], clock=FakeClock()).reload()
+    assert (taken, found.changes) == (["read"], ())
 
 
 @pytest.fixture
