@@ -193,6 +193,8 @@ def _why_anew(authority: pki.Authority, directory: Path, names: tuple[str, ...],
     held = pki.read_certificates(directory / SERVER_FILE)[0]
     if not authority.has_signed(held):
         return "the one there was of another CA"
+    if not pki.belong_together(held, directory / SERVER_KEY_FILE):
+        return "its key was another's"
     if set(pki.names_of(held)) != {pki.plain_name(name) for name in names}:
         return "its names have changed"
     begins, ends = pki.starts_at(held), pki.ends_at(held)

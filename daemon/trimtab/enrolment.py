@@ -284,7 +284,6 @@ def _check_not_enrolled(book: EnrolmentBook, names: Sequence[str], now: datetime
     if not enrolled:
         return
     more = len(enrolled) - NAMED_MAX
-    more = len(enrolled) - NAMED_MAX
     named = ", ".join(enrolled[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
     raise EnrolmentRefused(
         f"{named} {'is' if len(enrolled) == 1 else 'are'} enrolled already; no token was made. If that is what you "

@@ -63,9 +63,11 @@ class Authority:
         self._clock = clock
 
     @classmethod
-    def make(cls, *, cluster: str, clock: Clock, days: float = CA_DAYS) -> Authority:
-        """A new CA in memory."""
-        key = new_key()
+    def make(
+        cls, *, cluster: str, clock: Clock, days: float = CA_DAYS, key: ec.EllipticCurvePrivateKey | None = None
+    ) -> Authority:
+        """A new CA in memory; of this key, where there is one."""
+        key = key or new_key()
         # Part of the key is in the name: two CAs of one cluster are told apart by whoever must trust both for a while.
         mark = hashlib.sha256(_public_der(key)).hexdigest()[:8]
         name = _named(f"trimtab CA {mark} of {cluster}")
@@ -80,9 +82,11 @@ class Authority:
     @classmethod
     def create(cls, directory: Path, *, cluster: str, clock: Clock, days: float = CA_DAYS) -> Authority:
         """A new CA on disk, its key readable by its owner alone. Raises CertificateError where there is one."""
-        if (directory / CA_FILE).exists() or (directory / CA_KEY_FILE).exists():
+        if (directory / CA_FILE).exists():
             raise CertificateError(f"{directory} holds a CA already")
-        made = cls.make(cluster=cluster, clock=clock, days=days)
+        # Ended between the two writes, or its certificate was lost: what the key has signed stays of this CA.
+        key = _key_in(directory / CA_KEY_FILE) if (directory / CA_KEY_FILE).exists() else None
+        made = cls.make(cluster=cluster, clock=clock, days=days, key=key)
         write_file(directory / CA_KEY_FILE, key_pem(made._key), mode=0o600)
         write_file(directory / CA_FILE, made.certificate_pem, mode=0o644)
         return made
@@ -90,14 +94,7 @@ class Authority:
     @classmethod
     def load(cls, directory: Path, *, clock: Clock) -> Authority:
         """The CA that `create` wrote. Raises CertificateError that names the file."""
-        certificate = read_certificates(directory / CA_FILE)[0]
-        key_file = directory / CA_KEY_FILE
-        try:
-            key = serialization.load_pem_private_key(_read(key_file), password=None)
-        except (ValueError, TypeError) as error:
-            raise CertificateError(f"{key_file}: no private key in PEM form") from error
-        if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise CertificateError(f"{key_file}: not an elliptic-curve key")
+        certificate, key = read_certificates(directory / CA_FILE)[0], _key_in(directory / CA_KEY_FILE)
         try:
             return cls(certificate, key, clock=clock)
         except CertificateError as error:
@@ -165,6 +162,21 @@ class Authority:
 def new_key() -> ec.EllipticCurvePrivateKey:
     """A new key (P-256)."""
     return ec.generate_private_key(ec.SECP256R1())
+
+
+def belong_together(certificate: x509.Certificate, key_file: Path) -> bool:
+    """Whether the key in a file is the certificate's. Raises CertificateError that names a file that holds none."""
+    return _key_in(key_file).public_key() == certificate.public_key()
+
+
+def _key_in(file: Path) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(_read(file), password=None)
+    except (ValueError, TypeError) as error:
+        raise CertificateError(f"{file}: no private key in PEM form") from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise CertificateError(f"{file}: not an elliptic-curve key")
+    return key
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -302,7 +314,8 @@ def _make_directory(directory: Path) -> None:
     directory.mkdir(mode=0o750, exist_ok=True)
     if os.geteuid() == 0:
         owner = directory.parent.stat()
-        os.chown(directory, owner.st_uid, owner.st_gid)
+        # Not through a link that the directory's owner put in its place meanwhile.
+        os.chown(directory, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _sync(directory: Path) -> None:

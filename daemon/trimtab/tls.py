@@ -76,8 +76,8 @@ class ServerTls:
         # use would leave a moment in which certificate and key do not belong together.
         self.context.sni_callback = self._choose
         self._ends_at = self._ends()
-        if self._ends_at is not None and self._ends_at <= self._clock.now():
-            self.trouble = f"{files.certificate_file} ended at {iso(self._ends_at)}: nobody will trust this listener"
+        self.trouble = self._why_ended()
+        if self.trouble:
             log_of().error("a listener's certificate has ended", listener=name, why=self.trouble)
 
     def look(self, *, is_asked: bool = False) -> str:
@@ -90,7 +90,7 @@ class ServerTls:
         was_seen, self._seen = self._seen, stamps
         if stamps == self._in_force:
             self._refused = None
-            self.trouble = ""
+            self.trouble = self._why_ended()
             return ""
         if not is_asked and (stamps != was_seen or stamps == self._refused):
             return ""
@@ -135,6 +135,11 @@ class ServerTls:
     def _choose(self, handshake: Any, _name: str | None, _context: ssl.SSLContext) -> None:  # noqa: ANN401 - ssl's own
         if handshake.context is not self._current:
             handshake.context = self._current
+
+    def _why_ended(self) -> str:
+        if self._ends_at is None or self._ends_at > self._clock.now():
+            return ""
+        return f"{self.files.certificate_file} ended at {iso(self._ends_at)}: nobody will trust this listener"
 
     def _check_new(self) -> None:
         ends_at = self._ends()

@@ -98,6 +98,22 @@ def test_another_name_or_another_ca_makes_another_certificate(tmp_path: Path):
     assert made.authority.has_signed(server_of(tmp_path))
 
 
+def test_a_daemon_that_was_killed_between_key_and_certificate_starts_all_the_same(tmp_path: Path):
+    clock, directory = FakeClock(), tmp_path / "ca"
+    first = Certificates(settings_of(tmp_path), clock=clock).authority
+    assert first is not None
+    signed, key = server_of(tmp_path), (directory / "ca.key").read_bytes()
+    (directory / "ca.pem").unlink()
+    again = Certificates(settings_of(tmp_path), clock=clock).authority
+    assert again is not None
+    assert (directory / "ca.key").read_bytes() == key
+    assert again.has_signed(signed)
+    (directory / "server.key").write_bytes(pki.key_pem(pki.new_key()))
+    Certificates(settings_of(tmp_path), clock=clock)
+    assert server_of(tmp_path) != signed
+    assert pki.belong_together(server_of(tmp_path), directory / "server.key")
+
+
 def test_a_certificate_that_cannot_be_renewed_is_said_by_its_facts(tmp_path: Path):
     clock = FakeClock()
     made = Certificates(settings_of(tmp_path), clock=clock)

@@ -161,6 +161,16 @@ def test_a_new_certificate_that_has_ended_is_not_taken_up(hall: Hall):
         assert serial_at(listener.port, hall) == serial
 
 
+def test_a_listener_whose_certificate_has_ended_says_so_for_as_long_as_it_has(hall: Hall):
+    tls = ServerTls("ingest", TlsFiles(**hall.server(at_days=-60, days=30)))
+    assert "nobody will trust this listener" in tls.trouble
+    tls.look()
+    assert "nobody will trust this listener" in tls.trouble
+    hall.server()
+    tls.look(is_asked=True)
+    assert tls.trouble == ""
+
+
 def test_half_a_pair_is_waited_for_and_no_trouble(hall: Hall):
     files = hall.server()
     tls = ServerTls("ingest", TlsFiles(**files))

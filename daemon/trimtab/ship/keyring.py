@@ -189,7 +189,7 @@ class Keyring:
                 above = parent.stat()
                 made = [self.directory, *self.directory.parents]
                 for one in made[: made.index(parent)]:
-                    os.chown(one, above.st_uid, above.st_gid)
+                    os.chown(one, above.st_uid, above.st_gid, follow_symlinks=False)
         found = self.directory.stat()
         return found.st_uid, found.st_gid
 
