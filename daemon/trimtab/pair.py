@@ -20,7 +20,7 @@ from trimtab.assembly import Daemon
 from trimtab.certificates import Certificates
 from trimtab.clock import Clock, SystemClock
 from trimtab.doors import listener_of
-from trimtab.errors import DatabaseAway, StoreError
+from trimtab.errors import DatabaseAway, StoreError, TrimtabError
 from trimtab.listener import Listener, split_listen
 from trimtab.loop import Beat
 from trimtab.premises import check_settings
@@ -96,9 +96,11 @@ class Pair:
         self._service.catch_signals()
         said = self._first_tick()
         self._beat.start()
+        has_ended = False
         try:
             if self._stood_by(said):
                 self._be_the_daemon()
+            has_ended = True
         except SteppedDown as why:
             log.warning("this process begins anew, and stands by", why=str(why))
             _begin_anew()
@@ -107,7 +109,8 @@ class Pair:
             self._shadow.stop()
             for _, listener in self._listeners.values():
                 listener.stop()
-            self._election.leave()
+            # Where something failed, threads of ours may act yet: the next daemon then waits, as after a kill.
+            self._election.leave(is_in_order=has_ended)
 
     def _first_tick(self) -> str:
         """Once here and not on its thread: a database that cannot be used is said before anything starts.
@@ -144,11 +147,23 @@ class Pair:
                 self._service.stopping()
                 return False
             if self._service.reload_was_asked():
-                raise SteppedDown("the settings are to be read anew")
+                self._read_anew()
             self._certificates.keep_good()
             if not self._why_not_well():
                 self._service.alive(self._said())
         return True
+
+    def _read_anew(self) -> None:
+        """Begin anew, as nothing is lost by it while we stand by; settings that cannot be used change nothing."""
+        self._service.reloading()
+        try:
+            if self._read is not None:
+                check_settings(self._read())
+        except TrimtabError as error:
+            log.error("settings not reloaded; those in force stay", said=str(error))  # noqa: TRY400 - the sentence is all
+            self._service.ready()
+            return
+        raise SteppedDown("the settings are to be read anew")
 
     def _said(self) -> str:
         holder = self._election.sight.holder

@@ -120,18 +120,19 @@ def test_after_a_death_the_other_takes_over_and_begins_nothing_until_the_dead_on
     assert berta.election.sight.holder.takeovers == 1
 
 
-def test_after_a_clean_end_the_other_acts_at_once(candidate: Make) -> None:
+@pytest.mark.parametrize("is_in_order", [True, False])
+def test_after_a_clean_end_and_no_other_the_next_acts_at_once(candidate: Make, *, is_in_order: bool) -> None:
     anna, berta = candidate("anna"), candidate("berta")
     anna.election.tick()
     anna.take_office()
     berta.election.tick()
-    anna.election.leave()
+    anna.election.leave(is_in_order=is_in_order)
     for _ in range(50):
         if berta.election.tick() == "takes over":
             break
         threading.Event().wait(0.05)
     berta.take_office()
-    assert berta.election.why_not_act() is None
+    assert (berta.election.why_not_act() is None) == is_in_order
 
 
 def test_a_daemon_that_was_put_out_writes_nothing_more_not_even_what_it_had_begun(candidate: Make) -> None:

@@ -299,10 +299,10 @@ class Election:
         write_lines(connection, self.me.cluster, [line], term=term)
         return int(term)
 
-    def leave(self) -> None:
-        """Give the office back at a clean end, so that the next daemon need not wait; nothing of ours is under way."""
+    def leave(self, *, is_in_order: bool = True) -> None:
+        """Give the office back, so that the next daemon need not wait; where it is in order, nothing is under way."""
         try:
-            if self.phase is Phase.ACTIVE:
+            if self.phase is Phase.ACTIVE and is_in_order:
                 with self._session.open() as connection:
                     mine = (leadership.c.cluster == self.me.cluster, leadership.c.term == self.term)
                     connection.execute(sa.update(leadership).where(*mine).values(ended_at_ms=_SERVER_MS))
