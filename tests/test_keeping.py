@@ -14,7 +14,9 @@ from tests.test_central import Bench
 from trimtab.central import Central
 from trimtab.chores import Chore
 from trimtab.keeping import Keeping, keeping_of
-from trimtab.settings import DaemonSettings, RollupSettings
+from trimtab.settings import DaemonSettings, RollupSettings, StoreSettings
+from trimtab.settings.disk import DiskSettings
+from trimtab.store.tables import journal
 
 
 @pytest.fixture
@@ -99,6 +101,32 @@ def test_retention_is_a_chore(bench: Bench):
     assert keeping.past.fleet_at(START + timedelta(seconds=90)) is not None
     assert "rows of roll-ups were older" in chore.run()
     assert keeping.past.fleet_at(START + timedelta(seconds=90)) is None
+
+
+def test_other_days_are_in_force_without_a_restart(bench: Bench):
+    settings = [DaemonSettings(cluster=CLUSTER, store=StoreSettings(journal_days=2.0))]
+    keeping = keeping_of(
+        settings[0], database=bench.database, history=bench.history, clock=bench.clock, in_force=lambda: settings[-1]
+    )
+    prune = next(one for one in keeping.chores if one.name == "prune")
+    assert "older than 2 days" in prune.run()
+    settings.append(DaemonSettings(cluster=CLUSTER, store=StoreSettings(journal_days=0.5)))
+    assert "older than 0.5 days" in prune.run()
+
+
+def test_after_days_of_downtime_the_quota_can_still_let_go_of_what_came_since(bench: Bench):
+    central, keeping = keep(bench)
+    live(bench, central, keeping, seconds=60)
+    bench.clock.advance(3 * 86400.0)  # it was down
+    settings = DaemonSettings(
+        cluster=CLUSTER, disk=DiskSettings(database_bytes_max=1, free_bytes_min=0, ballast_bytes=0)
+    )
+    again = keeping_of(settings, database=bench.database, history=bench.history, clock=bench.clock)
+    live(bench, central, again, seconds=20, first=60)
+    bench.clock.advance(3600.0)
+    again.disk.tick()
+    with bench.database.read() as connection:
+        assert connection.execute(sa.select(sa.func.count()).select_from(journal)).scalar_one() == 0
 
 
 def test_a_clock_that_was_set_days_ahead_is_an_absence_and_not_days_of_rows(bench: Bench):

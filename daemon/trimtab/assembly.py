@@ -117,6 +117,7 @@ class Daemon:
             clock=self.clock,
             link=self._link,
             journal=self._journal,
+            in_force=lambda: self.settings,
         )
         self._work = self._parts()
         self.central = Central(self._work)
@@ -174,6 +175,7 @@ class Daemon:
         while not self._service.wait(1.0):
             self._fail_if_dead()
             reload_if_asked(self._service, self._reload, also=self._certificates.reload)
+            watchdog.watch(self._beats)
             watchdog.feed()
         self._service.stopping()
         self._end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import structlog
 
@@ -11,7 +12,6 @@ from trimtab.loop import Beat
 from trimtab.settings import DaemonSettings
 from trimtab.show.metrics_limits import DiskFacts
 from trimtab.store.quota import LEVELS, Quota, Room
-from trimtab.timekeeping import HistoryClock
 
 log = structlog.get_logger()
 
@@ -21,16 +21,13 @@ _NAMES = {"raw": "raw reports", "1m": "rows of a minute", "15m": "rows of a quar
 class DiskWatch:
     """Looks now and then, lets the oldest history go where it must, and keeps what people are told of it."""
 
-    def __init__(self, settings: DaemonSettings, *, quota: Quota, ages: HistoryClock, ended: threading.Event) -> None:
-        """`ages` is what the age of history is counted from."""
-        self._days = {
-            "raw": settings.store.journal_days,
-            "1m": settings.rollup.minute_days,
-            "15m": settings.rollup.quarter_days,
-            "1h": settings.rollup.hour_days,
-        }
+    def __init__(
+        self, in_force: Callable[[], DaemonSettings], *, quota: Quota, clock: Clock, ended: threading.Event
+    ) -> None:
+        """`in_force`: the settings as a reload leaves them."""
+        self._in_force = in_force
         self._quota = quota
-        self._ages = ages
+        self._clock = clock
         self._ended = ended
         self._room: Room | None = None
         self._gone_total: dict[str, int] = dict.fromkeys(_NAMES, 0)
@@ -45,7 +42,8 @@ class DiskWatch:
         if not room.over_bytes:
             self._all_is_well(room)
             return _sentence(room)
-        trimmed = self._quota.trim(self._ages.now(), is_stopped=self._ended.is_set)
+        # By the clock, not by the age of history: that lags by as long as the daemon was down, and nothing could go.
+        trimmed = self._quota.trim(self._clock.now(), is_stopped=self._ended.is_set)
         self._room = self._quota.look()
         for level, rows in trimmed.rows.items():
             self._gone_total[level] += rows
@@ -71,6 +69,16 @@ class DiskWatch:
             rows_gone_total=dict(self._gone_total),
             is_short=self._is_short,
         )
+
+    @property
+    def _days(self) -> dict[str, float]:
+        settings = self._in_force()
+        return {
+            "raw": settings.store.journal_days,
+            "1m": settings.rollup.minute_days,
+            "15m": settings.rollup.quarter_days,
+            "1h": settings.rollup.hour_days,
+        }
 
     def _all_is_well(self, room: Room) -> None:
         self._quota.hold_ballast()
@@ -113,7 +121,7 @@ class DiskWatch:
     def _kept_seconds(self, name: str) -> float:
         level = next(one for one in LEVELS if one.name == name)
         oldest = self._quota.oldest(level)
-        return 0.0 if oldest is None else max((self._ages.now() - oldest).total_seconds(), 0.0)
+        return 0.0 if oldest is None else max((self._clock.now() - oldest).total_seconds(), 0.0)
 
 
 def disk_beat(watch: DiskWatch, settings: DaemonSettings, clock: Clock) -> Beat:

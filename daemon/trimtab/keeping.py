@@ -63,13 +63,18 @@ def keeping_of(
     clock: Clock,
     link: Link | None = None,
     journal: Journal | None = None,
+    in_force: Callable[[], DaemonSettings] | None = None,
 ) -> Keeping:
-    """Open the roll-ups where the last daemon left them. Raises StoreError."""
+    """Open the roll-ups where the last daemon left them. Raises StoreError.
+
+    `in_force`: the settings as a reload leaves them.
+    """
+    in_force = in_force or (lambda: settings)
     journal = journal or Journal(database)
     ages = HistoryClock(clock, newest=journal.newest_received_at())
     past, wanted, ended = Past(database, history), settings.rollup, threading.Event()
-    watch = DiskWatch(settings, quota=Quota(database, settings.disk), ages=ages, ended=ended)
-    disk, prune = disk_beat(watch, settings, clock), _prune_of(settings, journal, ages)
+    watch = DiskWatch(in_force, quota=Quota(database, settings.disk), clock=clock, ended=ended)
+    disk, prune = disk_beat(watch, settings, clock), _prune_of(in_force, journal, ages)
     if not wanted.is_on:
         return Keeping(past=past, rollup=None, beats=(disk,), chores=(prune,), ended=ended, disk=watch)
 
@@ -103,10 +108,9 @@ def keeping_of(
     )
 
 
-def _prune_of(settings: DaemonSettings, journal: Journal, ages: HistoryClock) -> Chore:
-    days = settings.store.journal_days
-
+def _prune_of(in_force: Callable[[], DaemonSettings], journal: Journal, ages: HistoryClock) -> Chore:
     def prune() -> str:
+        days = in_force().store.journal_days
         return f"{journal.prune(ages.now() - timedelta(days=days))} reports older than {days:g} days left the journal"
 
     return Chore(name="prune", minutes=PRUNE_MINUTES, run=prune)  # raw reports are kept for days, not for ever

@@ -60,6 +60,10 @@ class Watchdog:
         self._limits = {name: max(stall_seconds, more.get(name, 0.0)) for name in vital}
         self._hung: tuple[str, ...] = ()
 
+    def watch(self, beats: Sequence[Beat]) -> None:
+        """These beats from now on: a reload has others than the start."""
+        self._beats = tuple(beats)
+
     def feed(self) -> None:
         """Once a second: feed it, or say once which beat hangs and let systemd end us."""
         quiet = {

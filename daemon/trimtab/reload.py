@@ -126,9 +126,12 @@ def _detect_keys() -> tuple[str, ...]:
 
 
 def _oncall_keys() -> tuple[str, ...]:
-    """All but the heartbeat's address, which has a beat of its own from the start, and what a person may switch."""
+    """All but the heartbeat's address, which has a beat of its own from the start, what a person may switch, and what
+    others than on-call read at their start.
+    """
     fields = DaemonSettings().oncall.__struct_fields__
-    return tuple(f"oncall.{name}" for name in fields if not name.startswith("heartbeat") and name != "pager")
+    others = ("pager", "runbook_url", "outbox_days")
+    return tuple(f"oncall.{name}" for name in fields if not name.startswith("heartbeat") and name not in others)
 
 
 def _nothing() -> None:

@@ -76,7 +76,9 @@ def state_checks(state: Path) -> Iterable[Check]:
     free = shutil.disk_usage(state).free
     said = f"{free / 1024**3:.1f} GiB are free on the disk of {state}."
     is_ok = free >= FREE_BYTES_MIN
-    fix = "" if is_ok else "Make room, or let the database have less of it: store.bytes_max, store.journal_days."
+    fix = (
+        "" if is_ok else "Make room, or let the database have less of it: disk.database_bytes_max, store.journal_days."
+    )
     yield Check(name="disk", is_ok=is_ok, sentence=said, fix=fix)
 
 

@@ -16,6 +16,7 @@ from trimtab.clock import from_unix_ms, unix_ms
 from trimtab.model.rollup import HOUR, MINUTE, QUARTER
 from trimtab.settings.disk import DiskSettings
 from trimtab.store.database import Database
+from trimtab.store.every_table import metadata
 from trimtab.store.retention import FREED_PAGES
 from trimtab.store.tables import journal
 from trimtab.store.tables_rollup import GPU_TABLES
@@ -175,8 +176,16 @@ class Quota:
             with self._database.read() as connection:
                 return int(connection.execute(sa.text(asked)).scalar_one())
         with self._database.read() as connection:
-            statement = "SELECT relname, pg_total_relation_size(relid), n_live_tup FROM pg_stat_user_tables"
-            tables = {row[0]: (int(row[1]), int(row[2])) for row in connection.execute(sa.text(statement))}
+            statement = (
+                "SELECT relname, pg_total_relation_size(relid), n_live_tup FROM pg_stat_user_tables "
+                "WHERE schemaname = current_schema()"
+            )
+            # What others keep in the same database is theirs, and no reason to let history of ours go.
+            tables = {
+                row[0]: (int(row[1]), int(row[2]))
+                for row in connection.execute(sa.text(statement))
+                if row[0] in metadata.tables
+            }
             held = {name: size for name, (size, _) in tables.items()}
             for level in LEVELS:
                 size, rows = tables.get(level.table.name, (0, 0))
