@@ -192,10 +192,11 @@ def _event(alert: str, kind: str, code: int, severity: str) -> Fault:
 
 
 def _node(alert: str, metric: str, incident: str, source: Source, *, theme: str, for_minutes: float,
-          after_minutes: int = 0, more: Mapping[str, Source] | None = None) -> Fault:  # fmt: skip
+          after_minutes: int = 0, more: Mapping[str, Source] | None = None, label: str = "") -> Fault:  # fmt: skip
+    own = f"{label}," if label else ""
     return Fault(
         alert=alert,
-        series={f"{metric}{{{NODE},{AGENT}}}": source, **(more or {})},
+        series={f"{metric}{{{own}{NODE},{AGENT}}}": source, **(more or {})},
         labels=_NODE_LABELS,
         severity="warning",
         incident=f"{incident}:gpu-07",
@@ -247,6 +248,8 @@ AGENTS: tuple[Fault, ...] = (
           series={f'trimtab_cluster_gpus_reporting{{cluster="hall-b",{DAEMON}}}': Gauge(0, 8)}),
     _node("TrimtabAgentNotDelivering", "trimtab_agent_spool_reports", "not_delivering", Gauge(1, 90), theme="agent",
           for_minutes=5, more={f"trimtab_agent_send_failures_total{{{NODE},{AGENT}}}": Counter(0, 6)}),
+    _node("TrimtabAgentNotEnrolled", "trimtab_agent_enrolment_refusals_total", "not_enrolled", Counter(0, 2),
+          label='reason="revoked"', theme="agent", for_minutes=10, after_minutes=31),
     _node("TrimtabAgentReportsLost", "trimtab_agent_spool_dropped_total", "reports_lost", Counter(0, 3),
           theme="agent", for_minutes=1, after_minutes=16),
     _node("TrimtabAgentDiskLow", "trimtab_agent_disk_free_bytes", "agent_disk", Gauge(4e10, 5e7), theme="agent",
