@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: bundle dashboards deb image wheels-lock help demo test test-long cluster lint bench score docs screenshots clean cluster-demo
+.PHONY: pair-kills story-c bundle dashboards deb image wheels-lock help demo test test-long cluster lint bench score docs screenshots clean cluster-demo
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,12 @@ wheels-lock: $(VENV)/.test ## Choose the packages' wheels anew, after pyproject.
 
 cluster-demo: $(VENV)/.test ## Stories a to d on a real control plane, narrated; ARGS="a c" for some (needs Go and root)
 	@$(BIN)/python -m tests.cluster.demo $(ARGS)
+
+pair-kills: $(VENV)/.test ## Two daemons on PostgreSQL, the active one killed 50 times: how long the other takes, and that they are never two
+	@TRIMTAB_LONG=1 $(BIN)/pytest -s -q tests/pair/test_fifty_kills.py $(ARGS)
+
+story-c: $(VENV)/.test ## Story c 20 times in each form on the real control plane: the share of seats, with its interval
+	@TRIMTAB_LONG=1 TRIMTAB_STORY_C_RUNS=$${RUNS:-20} $(BIN)/pytest -s -q tests/cluster/test_kueue.py -k "story_c and not flat" $(ARGS)
 
 score: $(VENV)/.test ## Field cases read rightly, by folder and verdict
 	@$(BIN)/python -m tests.score
