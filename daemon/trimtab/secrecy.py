@@ -8,7 +8,8 @@ import threading
 HIDDEN = "***"
 SECRET_CHARS_MIN = 8
 """What is shorter is no secret worth the name, and hiding it would blot out ordinary words."""
-_URL_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
+_URL_PASSWORD = re.compile("(://[^:/@\\s]*):[^/\\s\"',]+@|([?&](?:ssl)?password=)[^&\\s\"']+")
+"""Up to the last @ before the path, for one that should have been written %40; and as PostgreSQL's parameter."""
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _hidden: tuple[str, ...] = ()
@@ -28,7 +29,12 @@ def scrubbed(text: str) -> str:
     """The text without any secret that this process was told of, and without passwords in addresses."""
     for secret in _hidden:
         text = text.replace(secret, HIDDEN)
-    return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text)
+    return without_passwords(text, HIDDEN)
+
+
+def without_passwords(text: str, instead: str) -> str:
+    """The text with passwords in its addresses replaced."""
+    return _URL_PASSWORD.sub(lambda found: f"{found[2]}{instead}" if found[2] else f"{found[1]}:{instead}@", text)
 
 
 def on_one_line(text: str) -> str:

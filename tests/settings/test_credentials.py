@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from trimtab.cli.settings import checks_of
 from trimtab.errors import SettingsError
+from trimtab.secrecy import scrubbed
 from trimtab.settings import AgentSettings, DaemonSettings, load, read_token
 from trimtab.settings.load import load_whole
 from trimtab.settings.secrets import database_url, shown
@@ -124,3 +126,29 @@ def test_a_token_file_of_strange_bytes_is_not_quoted(tmp_path: Path):
         read_token(str(path), environment_name="TRIMTAB_NONE")
     assert CANARY not in str(caught.value)
     assert "not plain ASCII" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:canary-9f2@db/trimtab",
+        "postgresql://u:ca@nary-9f2@db/trimtab",
+        "postgresql://db/trimtab?user=u&password=canary-9f2&sslmode=require",
+        "postgresql://db/trimtab?sslpassword=canary-9f2",
+    ],
+)
+def test_a_password_in_an_address_is_shown_nowhere(url: str):
+    for said in (shown("store.url", url), scrubbed(f"cannot reach {url} now")):
+        assert "nary-9f2" not in str(said)
+        assert "db/trimtab" in str(said)
+
+
+def test_addresses_without_a_password_stay_as_they_are():
+    said = '{"url":"http://127.0.0.1:9740","by":"ada@example.org"} https://h:1/a?b=c'
+    assert scrubbed(said) == said
+
+
+def test_a_join_token_that_was_used_and_is_gone_is_as_it_should_be(tmp_path: Path):
+    file = tmp_path / "agent.toml"
+    file.write_text('join_token_file = "credential:join-token"\n')
+    assert all(one.is_ok for one in checks_of(file, "agent"))

@@ -16,7 +16,7 @@ from trimtab.cli.text import say
 from trimtab.errors import SettingsError
 from trimtab.plan.planner import RULE_NAMES
 from trimtab.settings import AgentSettings, DaemonSettings, pair_trouble
-from trimtab.settings.credentials import SCHEME, STORED, stored
+from trimtab.settings.credentials import SCHEME, STORED, USED_ONCE, stored
 from trimtab.settings.load import Loaded, load_whole, read_table
 from trimtab.settings.override import variable_of
 from trimtab.settings.secrets import shown
@@ -187,6 +187,8 @@ def _rules(path: Path | None, found: AgentSettings | DaemonSettings) -> Iterator
 def _credentials(path: Path | None, loaded: Anybodys) -> Iterator[Check]:
     """Credentials are there only within the unit: from outside, whether they are stored is what can be said."""
     for key, sentence in loaded.missing.items():
+        if key in USED_ONCE:
+            continue
         name = _value_at(loaded.settings, key).removeprefix(SCHEME)
         where = f"{path or 'environment'}: {key}"
         has = stored(name)

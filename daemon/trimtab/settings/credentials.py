@@ -14,6 +14,8 @@ SCHEME = "credential:"
 DIRECTORY = "CREDENTIALS_DIRECTORY"
 FOLDER_PREFIX = "credentials_"
 """What `LoadCredential=credentials:/etc/trimtab/credentials.d` puts before the names of that folder's files."""
+USED_ONCE = frozenset({"join_token_file"})
+"""Keys whose credential is used once and gone afterwards, as it should be."""
 STORED = Path("/etc/trimtab/credentials.d")
 """Where the units take them from, readable by root alone."""
 
@@ -56,9 +58,8 @@ def resolved(table: Mapping[str, Any], environment: Mapping[str, str]) -> Resolv
 def require(missing: Mapping[str, str], *, where: str) -> None:
     """Whoever starts needs all of them. Raises SettingsError for the first that is not here."""
     for key, sentence in missing.items():
-        if key == "join_token_file":  # used once and gone afterwards, as it should be
-            continue
-        raise SettingsError(f"{where}: {key}: {sentence}")
+        if key not in USED_ONCE:
+            raise SettingsError(f"{where}: {key}: {sentence}")
 
 
 def stored(name: str) -> bool | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from trimtab.errors import SettingsError
-from trimtab.secrecy import never_show
+from trimtab.secrecy import never_show, without_passwords
 from trimtab.settings.edges import StoreSettings
 from trimtab.settings.load import read_token
 
@@ -14,14 +13,13 @@ PASSWORD_ENVIRONMENT = "TRIMTAB_DATABASE_PASSWORD"
 SET = "set"
 SECRET_KEYS = frozenset({"oncall.heartbeat_url"})
 """Keys whose value may be a secret itself; every other secret is a file that a key names."""
-_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
 
 
 def shown(key: str, value: object) -> object:
     """A value as people may see it: secrets as `set`, an address without its password."""
     if not isinstance(value, str) or not value:
         return value
-    return SET if key in SECRET_KEYS else _PASSWORD.sub(rf"\1:{SET}@", value)
+    return SET if key in SECRET_KEYS else without_passwords(value, SET)
 
 
 def database_url(store: StoreSettings) -> str:

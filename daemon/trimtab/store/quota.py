@@ -61,7 +61,6 @@ class Room:
     held_bytes_max: int | None
     free_bytes: int | None
     free_bytes_min: int | None
-    disk_bytes: int | None = None
 
     @property
     def over_bytes(self) -> int:
@@ -74,9 +73,7 @@ class Room:
         """How much is missing of what is to be free on the disk."""
         if self.free_bytes is None or self.free_bytes_min is None:
             return 0
-        # A disk that is smaller than four times the floor could never be within it.
-        floor = min(self.free_bytes_min, (self.disk_bytes or self.free_bytes_min) // 4)
-        return max(floor - self.free_bytes, 0)
+        return max(self.free_bytes_min - self.free_bytes, 0)
 
 
 @dataclass(slots=True)
@@ -104,8 +101,8 @@ class Quota:
             held_bytes=self._held_bytes(),
             held_bytes_max=self._settings.database_bytes_max or None,
             free_bytes=disk.free if disk else None,
-            free_bytes_min=self._settings.free_bytes_min if disk else None,
-            disk_bytes=disk.total if disk else None,
+            # A disk that is smaller than four times the floor could never be within it.
+            free_bytes_min=min(self._settings.free_bytes_min, disk.total // 4) if disk else None,
         )
 
     def trim(self, now: datetime, *, is_stopped: Callable[[], bool] = lambda: False) -> Trimmed:
