@@ -103,5 +103,13 @@ class PostgresServer:
         as_postgres = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
         command = [*(as_postgres if os.geteuid() == 0 else []), str(self._binaries / program), *arguments]
         # A server inherits these: a pipe would keep `run` waiting until it stops.
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", check=False)
-        assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}; see {self._directory}/log"
+        told = self._own() / "commands.log"
+        with told.open("ab") as log:
+            done = subprocess.run(command, stdout=log, stderr=log, cwd="/", check=False)
+        assert done.returncode == 0, (
+            f"{' '.join(command)} ended with {done.returncode}: {_end_of(told)}\n{_end_of(self._own() / 'log')}"
+        )
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")[-1500:] if log.exists() else ""

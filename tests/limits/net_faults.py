@@ -74,9 +74,9 @@ def a_server(stack: ExitStack) -> postgres.PostgresServer:
 def postgresql_full(home: Path) -> Row:
     """The disk under PostgreSQL's tables is full: reports are kept by the agents until there is room."""
     with ExitStack() as stack:
-        server = a_server(stack)
         disk = Disk(home / "tables", megabytes=48)
         stack.callback(disk.close)
+        server = a_server(stack)  # after the disk: it is stopped before its disk goes
         shutil.chown(disk.path, "postgres", "postgres")
         home.chmod(0o755)
         for parent in home.parents:
@@ -87,7 +87,6 @@ def postgresql_full(home: Path) -> Row:
             name = url.partition("?")[0].rpartition("/")[2]
             admin.execute(f"CREATE TABLESPACE small LOCATION '{disk.path}'".encode())
             admin.execute(f'ALTER DATABASE "{name}" SET TABLESPACE small'.encode())
-        stack.callback(server.halt)
         with scene(home, database_url=url) as stage:
             disk.fill()
             said = stage.says(stage.daemon, r"the server's disk is full.*beat failed", seconds=120.0)
@@ -97,7 +96,7 @@ def postgresql_full(home: Path) -> Row:
             stage.lifted()
             disk.make_room()
             stage.recovers()
-            row = stage.row(
+            return stage.row(
                 "PostgreSQL's disk is full",
                 "a tablespace of 48 MB filled by something else, then freed",
                 log=said,
@@ -105,8 +104,6 @@ def postgresql_full(home: Path) -> Row:
                 metric='trimtab_beat_failures_total{beat="remember"} rises',
                 alert="TrimtabBeatFailing, TrimtabAgentNotDelivering",
             )
-        server.go_on()
-        return row
 
 
 def postgresql_gone(home: Path) -> Row:
