@@ -13,6 +13,7 @@ from trimtab.listener import split_listen
 from trimtab.loop import Beat
 from trimtab.pki import Authority
 from trimtab.settings import DaemonSettings
+from trimtab.ship.client_certificates import ClientRule
 from trimtab.ship.enrolled import SYNC_SECONDS, Enrolled
 from trimtab.ship.enrolling import EnrolDesk
 from trimtab.ship.tokens import Credentials, NodeTokens, Several, tokens_path
@@ -67,7 +68,14 @@ def admissions_of(
         per_peer_per_minute=wanted.failures_per_peer_per_minute,
         per_minute=wanted.failures_per_minute,
     )
-    desk = EnrolDesk(office=registrar, bounds=bounds, cluster=settings.cluster, known=enrolled, tell=tell)
+    desk = EnrolDesk(
+        office=registrar,
+        bounds=bounds,
+        cluster=settings.cluster,
+        known=enrolled,
+        tell=tell,
+        client_rule=ClientRule(settings.ingest.client_certificates, clock=wall, revoked=enrolled),
+    )
     return Admissions(
         registrar=registrar,
         enrolled=enrolled,

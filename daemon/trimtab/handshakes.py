@@ -36,6 +36,12 @@ class Trouble(Enum):
     RESET = "reset"
 
 
+OF_OUR_CERTIFICATE = frozenset({
+    Trouble.CLIENT_EXPIRED, Trouble.CLIENT_UNKNOWN_CA, Trouble.CLIENT_REFUSED, Trouble.CUT, Trouble.RESET,
+})  # fmt: skip
+"""What may come of a client certificate that was shown: without it the other end may still talk."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
     """How whoever asks calls the settings that matter; empty where there is none."""

@@ -59,6 +59,8 @@ def joined(settings: AgentSettings, *, clock: Clock) -> Joined:
         node=settings.node or host_name(),
         cluster=settings.cluster,
         ca_file=settings.ca_file,
+        certificate_file=settings.client_certificate_file,
+        key_file=settings.client_key_file,
     )
     return Joined(
         settings=settings,

@@ -141,6 +141,7 @@ def exchange(
     headers: Mapping[str, str],
     timeout_seconds: float,
     ca_file: str | None = None,
+    trust: Trust | None = None,
     proxy_url: str | None = None,
     answer_bytes_max: int = 64 * 1024,
 ) -> Answer:
@@ -152,7 +153,7 @@ def exchange(
 
     def work() -> None:
         try:
-            with session(timeout_seconds=timeout_seconds, ca_file=ca_file) as own:
+            with session(timeout_seconds=timeout_seconds, ca_file=ca_file, trust=trust) as own:
                 own.headers.update({"User-Agent": "trimtab", "Accept-Encoding": "identity"})
                 if proxy_url:
                     own.proxies = {"http": proxy_url, "https": proxy_url}

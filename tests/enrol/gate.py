@@ -13,6 +13,7 @@ from trimtab.enrolment import Registrar
 from trimtab.listener import Listener
 from trimtab.pki import Authority
 from trimtab.settings import EnrolmentSettings, IngestSettings
+from trimtab.ship.client_certificates import ClientRule
 from trimtab.ship.enrolled import Enrolled
 from trimtab.ship.enrolling import EnrolDesk
 from trimtab.ship.inbox import Inbox
@@ -33,6 +34,7 @@ class Gate:
         server: tuple[Path, Path] | None = None,
         failures_per_peer: int = 1000,
         days: float = 90.0,
+        client_ca_file: str = "",
     ) -> None:
         """Serve at once."""
         clock = SystemClock()
@@ -47,6 +49,7 @@ class Gate:
             cluster=office.facts.cluster,
             known=self.enrolled,
             tell=lambda peer, what, why: self.refusals.append((what, why)),
+            client_rule=ClientRule("required" if client_ca_file else "off", clock=clock, revoked=self.enrolled),
         )
         self._inbox = Inbox(1000)
         app = ingest_app(
@@ -58,7 +61,8 @@ class Gate:
             enrolment=self.desk,
         )
         certificate, key = (str(server[0]), str(server[1])) if server else ("", "")
-        self._listener = Listener(app, name="ingest", listen="127.0.0.1:0", certificate_file=certificate, key_file=key)
+        self._listener = Listener(app, name="ingest", listen="127.0.0.1:0", certificate_file=certificate, key_file=key,
+                                  client_ca_file=client_ca_file)  # fmt: skip
         self._ended = threading.Event()
         self._committing = threading.Thread(target=self._commit, daemon=True)
         self._listener.start()

@@ -18,6 +18,8 @@ from trimtab.listener import Listener
 from trimtab.outbound import Answer, exchange
 from trimtab.ship.admission import Entry, NotAdmitted, ask, daemon_ca
 from trimtab.ship.join_token import secret_of
+from trimtab.ship.keyring import Keyring
+from trimtab.ship.membership import Membership, Whereabouts
 
 
 @pytest.fixture
@@ -184,7 +186,7 @@ def test_a_ca_that_the_token_does_not_vouch_for_is_not_believed(
     with pytest.raises(NotAdmitted, match="has another CA than the join token says") as caught:
         daemon_ca(gate.url, other)
     assert (caught.value.reason, caught.value.is_final) == ("other_ca", True)
-    with pytest.raises(NotAdmitted, match=r"certificate verify failed|does not trust|unknown"):
+    with pytest.raises(NotAdmitted, match=r"certificate verify failed|is not trusted here"):
         ask(gate.url, "/v1/enroll", Entry(node="gpu-07", cluster="", sha256="a" * 64), token="x", ca_file="")
 
 
@@ -210,6 +212,29 @@ def test_another_ca_beside_the_one_that_the_token_vouches_for_is_never_trusted(
     finally:
         listener.stop()
     assert taken.encode() == ours.certificate_pem
+
+
+def test_where_client_certificates_are_required_a_stolen_token_alone_is_not_renewed(
+    gate_of: Callable[..., Gate], authority: pki.Authority, server: tuple[Path, Path], tmp_path: Path
+) -> None:
+    ca_file = tmp_path / "ca.pem"
+    ca_file.write_bytes(authority.certificate_pem)
+    gate = gate_of(authority=authority, server=server, client_ca_file=str(ca_file))
+    token = invited(gate, "gpu-07")
+    where = Whereabouts(urls=(gate.url,), node="gpu-07", cluster="")
+    node = Membership(Keyring(tmp_path / "kept"), where, clock=SystemClock(), join_token=lambda: token)
+    node.tick()
+    assert node.client_file
+    thief = Entry(
+        node="gpu-07", cluster="", sha256=a_key().sha256, csr_pem=pki.request_for(pki.new_key(), "x").decode()
+    )
+    with pytest.raises(NotAdmitted, match="Show this node's client certificate") as caught:
+        ask(gate.url, "/v1/renew", thief, token=node.token, ca_file=str(ca_file))
+    assert (caught.value.status, caught.value.reason) == (401, "client_certificate")
+    before = node.token
+    node.ask_renewal()
+    node.tick()
+    assert (node.trouble, node.token != before) == ("", True)
 
 
 def test_a_request_that_nobody_signed_gets_no_certificate_and_uses_nothing_up(

@@ -13,6 +13,7 @@ import msgspec
 from trimtab.errors import TrimtabError
 from trimtab.model.enrolment import Admission
 from trimtab.outbound import OutboundError, exchange
+from trimtab.trust import Trust, TrustFiles
 
 TIMEOUT_SECONDS = 10.0
 CA_BYTES_MAX = 64 * 1024
@@ -54,8 +55,13 @@ class _No(msgspec.Struct):
     reason: str = ""
 
 
-def ask(base_url: str, path: str, entry: Entry, *, token: str, ca_file: str) -> Admission:
-    """POST to /v1/enroll or /v1/renew. Raises NotAdmitted."""
+def ask(
+    base_url: str, path: str, entry: Entry, *, token: str, ca_file: str, shown: TrustFiles | None = None
+) -> Admission:
+    """POST to /v1/enroll or /v1/renew. Raises NotAdmitted, and SettingsError for files that cannot be read.
+
+    `shown` takes the place of `ca_file` where a client certificate is shown.
+    """
     url = base_url.rstrip("/") + path
     body = {"node": entry.node, "cluster": entry.cluster, "sha256": entry.sha256, "csr": entry.csr_pem}
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
@@ -67,6 +73,7 @@ def ask(base_url: str, path: str, entry: Entry, *, token: str, ca_file: str) -> 
             headers=headers,
             timeout_seconds=TIMEOUT_SECONDS,
             ca_file=ca_file or None,
+            trust=Trust(shown) if shown is not None else None,
         )
     except OutboundError as error:
         raise NotAdmitted(f"{base_url} is out of reach: {_why(error)}.") from error

@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Annotated, Protocol
 
 import msgspec
@@ -18,8 +19,10 @@ from starlette.routing import Route
 
 from trimtab.errors import EnrolmentRefused, StoreError, TrimtabError
 from trimtab.model.enrolment import Admission, JoinAsked
+from trimtab.ship.client_certificates import ClientRule
 from trimtab.ship.enrolled import Enrolled
 from trimtab.ship.join_token import digest_of, secret_of
+from trimtab.tls import PEER
 
 log = structlog.get_logger()
 
@@ -88,6 +91,8 @@ class EnrolDesk:
     """Looked into anew after each admission: the new credential is known here before the node hears of it."""
     tell: Callable[[str, str, str], None]
     """Hears of each refusal: the peer, what was asked for, the sentence. May write to the store."""
+    client_rule: ClientRule | None = None
+    """What is asked of the client certificate that a renewal comes with; None = nothing."""
     counts: EnrolCounts = field(default_factory=EnrolCounts)
 
     def why_not(self, token: str) -> str:
@@ -118,7 +123,8 @@ class EnrolDesk:
 
     async def renew(self, request: Request) -> Response:
         """A good credential in, an admission out."""
-        return await self._answer(request, "a renewal", self._renew)
+        shown = getattr(request.state, PEER, None)
+        return await self._answer(request, "a renewal", partial(self._renew, shown))
 
     async def _answer(self, request: Request, what: str, do: Callable[[str, JoinAsked], Admission]) -> Response:
         peer = request.client.host if request.client else ""
@@ -162,7 +168,12 @@ class EnrolDesk:
         log.info("a node is enrolled", node=admission.node, peer=asked.peer, until=str(admission.expires_at))
         return admission
 
-    def _renew(self, token: str, asked: JoinAsked) -> Admission:
+    def _renew(self, shown: bytes | None, token: str, asked: JoinAsked) -> Admission:
+        # Else a stolen token alone would get the client certificate that it lacks, here.
+        objection = self.client_rule.why_not(shown, asked.node) if self.client_rule is not None else None
+        if objection is not None:
+            sentence = self.known.why_not(token) or objection.sentence
+            raise EnrolmentRefused(sentence, status=objection.status, reason="client_certificate")
         admission = self.office.renew(digest_of(token), asked)
         self.counts.renewed_total += 1
         log.info("a node renewed its credential", node=admission.node, until=str(admission.expires_at))

@@ -12,10 +12,12 @@ import structlog
 
 from trimtab.clock import Clock, iso
 from trimtab.errors import SettingsError
+from trimtab.handshakes import OF_OUR_CERTIFICATE, trouble_of
 from trimtab.model.enrolment import Admission, NoEntry
 from trimtab.ship.admission import Entry, NotAdmitted, ask, daemon_ca
 from trimtab.ship.join_token import digest_of, fingerprint_in, is_join_token, secret_of
 from trimtab.ship.keyring import RENEWAL, Kept, Keyring, Pending
+from trimtab.trust import TrustFiles
 
 log = structlog.get_logger()
 
@@ -37,6 +39,9 @@ class Whereabouts:
     cluster: str
     """Empty = whichever the daemon watches."""
     ca_file: str = ""
+    certificate_file: str = ""
+    """A client certificate of the site's own, in place of the one that comes with the credential."""
+    key_file: str = ""
 
 
 @dataclass(slots=True)
@@ -256,13 +261,26 @@ class Membership:
             if not token:
                 continue
             try:
-                return ask(url, "/v1/renew", self._entry(pending), token=token, ca_file=self.ca_file)
+                return self._ask_anew(url, pending, token=token)
             except NotAdmitted as no:
                 first = first or no
                 if no.status != 401 and no.reason != NoEntry.EXPIRED:
                     break
         assert first is not None
         raise first
+
+    def _ask_anew(self, url: str, pending: Pending, *, token: str) -> Admission:
+        """With the client certificate; without it where the daemon's TLS does not like that one any more."""
+        where, entry = self._where, self._entry(pending)
+        certificate_file = where.certificate_file or self.client_file
+        if certificate_file and url.startswith("https:"):
+            shown = TrustFiles(ca_file=self.ca_file, certificate_file=certificate_file, key_file=where.key_file)
+            try:
+                return ask(url, "/v1/renew", entry, token=token, ca_file=self.ca_file, shown=shown)
+            except NotAdmitted as no:
+                if no.status or trouble_of(no, is_tls=True) not in OF_OUR_CERTIFICATE:
+                    raise
+        return ask(url, "/v1/renew", entry, token=token, ca_file=self.ca_file)
 
     # --- parts
 
