@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from tests.builders import a_report
 from tests.fakes.clock import FakeClock
 
 from trimtab.loop import Beat, moving, starting
 from trimtab.pulse import Watchdog
 from trimtab.runner import Tally, run_all
+from trimtab.ship.sender import Sender
+from trimtab.ship.spool import Spool
 from trimtab.store.database import open_database
 
 SECONDS_MAX = 30.0
@@ -163,3 +167,34 @@ def test_a_statement_of_a_migration_that_goes_on_for_long_is_progress(tmp_path: 
     engine.dispose()
     assert set(told) == {"the database's migrations"}
     assert len(told) >= 2
+
+
+class Waits(FakeClock):
+    """A clock that moves by half a minute at each daemon that is asked, and sees how quiet the beat has become."""
+
+    def __init__(self, beat: list[Beat]) -> None:
+        super().__init__()
+        self._beat = beat
+        self.quiet_seconds: list[float] = []
+
+    def now(self) -> datetime:
+        for beat in self._beat:
+            self.quiet_seconds.append(beat.quiet_seconds or 0.0)
+            self.advance(30.0)
+        return super().now()
+
+
+def test_each_daemon_that_does_not_answer_is_progress_and_no_hang(tmp_path: Path):
+    begun: list[Beat] = []
+    clock = Waits(begun)
+    spool = Spool(tmp_path / "spool", 1024 * 1024)
+    spool.append(a_report(gpus=1, sequence=0, spool_id="", at=clock.now()))
+    sender = Sender(spool=spool, urls=[f"http://127.0.0.1:{port}" for port in range(1, 6)], token="t", clock=clock)
+    beat = Beat("ship", sender.tick, interval_seconds=1.0, clock=clock)
+    beat.move("")
+    begun.append(beat)
+    beat.run_once()
+    assert len(clock.quiet_seconds) >= 5
+    assert max(clock.quiet_seconds) <= 30.0
+    sender.close()
+    spool.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -47,8 +48,6 @@ ONE_REPORT_SECONDS = 0.5
 """Between the two readings of `--once`: activity is measured between two samples."""
 SHIP_SECONDS = 1.0
 """The spool is looked at this often, so that a report leaves about as soon as it is made."""
-DAEMON_SECONDS_MAX = 20.0
-"""What one daemon that does not answer can cost a shipping beat: connection and answer have time-outs within it."""
 
 
 class Keeper(Protocol):
@@ -231,7 +230,6 @@ class AgentProcess:
         self._spool = Spool(directory, settings.spool_bytes_max)
         self._spool_directory, self._spool_bytes_max = directory, settings.spool_bytes_max
         self._sender = sender_of(settings, spool=self._spool, clock=clock, keys=self._membership)
-        self._daemons = len(settings.daemon_urls)
         boot_id = catalog.boot_id()
         self.agent = Agent(
             settings,
@@ -249,7 +247,7 @@ class AgentProcess:
         if self._membership is not None:
             self._beats.append(Beat("enrolment", self._membership.tick, interval_seconds=SHIP_SECONDS, clock=clock))
         self._metrics = self._serve(settings) if settings.metrics_listen else None
-        self._next_sender: Sender | None = None
+        self._next_senders: queue.SimpleQueue[Sender] = queue.SimpleQueue()
         self._reload = reload_of(
             self,
             given,
@@ -268,10 +266,8 @@ class AgentProcess:
         for beat in beats:
             beat.start()
         self._service.ready()
-        # Daemons that take a connection and never answer are waited for one by one: that is no hang of ours.
-        waits = {self._shipping.name: DAEMON_SECONDS_MAX * (1 + self._daemons)}
         vital = [self._reading.name, self._shipping.name]
-        watchdog = Watchdog(self._service, beats, vital=vital, patience_seconds=waits, notice=self._trouble)
+        watchdog = Watchdog(self._service, beats, vital=vital, notice=self._trouble)
         while not self._service.wait(1.0):
             dead = [beat.name for beat in beats if not beat.is_alive]
             if dead:
@@ -323,21 +319,18 @@ class AgentProcess:
     def use_settings(self, settings: AgentSettings) -> None:
         """After a reload: what reports are made by from now on."""
         self.agent.expect(settings.gpus_expected)
+        self._spool_bytes_max = settings.spool_bytes_max
 
     def use_sender(self, sender: Sender) -> None:
         """After a reload: who ships from the next turn on."""
-        self._next_sender = sender
+        self._next_senders.put(sender)
 
     def _show(self, report: Report) -> None:
         self._last = report
         self._also_show(report)
 
     def _ship(self) -> str:
-        sender, self._next_sender = self._next_sender, None
-        if sender is not None:  # here, where no sending is under way
-            sender.counts = self._sender.counts
-            self._sender.close()
-            self._sender = sender
+        self._take_senders()  # here, where no sending is under way
         counts = self._sender.counts
         before = counts.sent_live_total + counts.sent_backlog_total
         sentence = self._sender.tick()
@@ -345,9 +338,17 @@ class AgentProcess:
             self._acknowledged_at = self._clock.now()
         return sentence
 
+    def _take_senders(self) -> None:
+        while not self._next_senders.empty():
+            sender = self._next_senders.get()
+            sender.counts = self._sender.counts
+            self._sender.close()
+            self._sender = sender
+
     def _end(self) -> None:
         for beat in self._beats:
             beat.stop()
+        self._take_senders()
         if self._metrics is not None:
             self._metrics.stop()
         self.agent.close()

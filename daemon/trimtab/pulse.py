@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 import structlog
@@ -45,19 +45,17 @@ class Watchdog:
         beats: Sequence[Beat],
         *,
         vital: Sequence[str] = VITAL,
-        patience_seconds: Mapping[str, float] | None = None,
         notice: Callable[[], str] = str,
     ) -> None:
-        """`patience_seconds`: what may rightly take longer, by beat. Outside systemd a hung beat is only said.
+        """`notice` comes first in the status text: what a person should know, or nothing.
 
-        `notice` comes first in the status text: what a person should know, or nothing.
+        Outside systemd a hung beat is only said.
         """
         self._notice = notice
         given = service.watchdog_seconds
-        stall_seconds = STALL_SECONDS_MIN if given is None else given / 2
-        more = patience_seconds or {}
+        self._stall_seconds = STALL_SECONDS_MIN if given is None else given / 2
         self._service, self._beats = service, tuple(beats)
-        self._limits = {name: max(stall_seconds, more.get(name, 0.0)) for name in vital}
+        self._vital = tuple(vital)
         self._hung: tuple[str, ...] = ()
 
     def watch(self, beats: Sequence[Beat]) -> None:
@@ -69,7 +67,7 @@ class Watchdog:
         quiet = {
             one.name: round(one.quiet_seconds or 0.0)
             for one in self._beats
-            if one.name in self._limits and is_stalled(one, stall_seconds=self._limits[one.name])
+            if one.name in self._vital and is_stalled(one, stall_seconds=self._stall_seconds)
         }
         if quiet and tuple(quiet) != self._hung:
             log.error(

@@ -12,6 +12,7 @@ import structlog
 
 from trimtab.clock import Clock
 from trimtab.errors import SettingsError
+from trimtab.loop import moving
 from trimtab.outbound import is_loopback
 from trimtab.settings import AgentSettings, read_token
 from trimtab.ship.peer import Answer, Peer, Verdict
@@ -281,6 +282,8 @@ class Sender:
         for peer in self._in_order():
             if peer.backlog_due_in_seconds if is_backlog else peer.due_in_seconds:
                 continue
+            # Daemons that take a connection and never answer are waited for one by one: that is no hang of ours.
+            moving(f"sending to {peer.url}")
             answer = peer.post(body, backlog_reports=len(batch) if is_backlog else 0)
             if answer.verdict is not Verdict.LATER:
                 self._stay_with(peer)
