@@ -9,18 +9,11 @@ from enum import Enum
 import msgspec
 
 from trimtab.clock import Clock
-from trimtab.handshakes import Keys, sentence_of
 from trimtab.outbound import OutboundError, retrust, session
+from trimtab.ship.unreached import unreached
 from trimtab.ship.wire import BACKLOG_HEADER, MSGPACK, SENT_AT_HEADER, ZSTD
 from trimtab.trust import Trust
 
-KEYS = Keys(
-    address="daemon_urls",
-    ca="ca_file",
-    certificate="client_certificate_file",
-    plaintext="allow_plaintext = true",
-    is_daemon=True,
-)
 CONNECT_TIMEOUT_SECONDS = 3.05
 ANSWER_TIMEOUT_SECONDS = 15.0
 """Longer than a daemon waits for its commit, so that it can say no before we give up."""
@@ -148,10 +141,9 @@ class Peer:
 
     def _out_of_reach(self, error: OutboundError) -> str:
         trust = self._trust
-        said = sentence_of(
-            error, url=self.url, keys=KEYS, ca_file=trust.files.ca_file, is_shown=trust.is_shown, now=self._clock.now()
+        return unreached(
+            error, url=self.url, ca_file=trust.files.ca_file, is_shown=trust.is_shown, now=self._clock.now()
         )
-        return said or f"{self.url} is out of reach: {_why(error)}."
 
     def _read(self, status: int, content: bytes, retry_after: str) -> Answer:
         if status == 200:
@@ -193,11 +185,3 @@ def _said(content: bytes) -> str:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         said = ""
     return f": {said[:_SENTENCE_CHARS_MAX]}" if said else _NOTHING_SAID
-
-
-def _why(error: OutboundError) -> str:
-    """The innermost reason: requests wraps the one sentence that helps three times."""
-    reason: BaseException = error
-    while (inner := reason.__cause__ or reason.__context__) is not None:
-        reason = inner
-    return (str(reason) or type(reason).__name__).rstrip(".")
