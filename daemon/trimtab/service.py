@@ -147,6 +147,9 @@ def inherited_socket(name: str, *, environment: Mapping[str, str] = os.environ) 
     return socket.socket(fileno=os.dup(FIRST_INHERITED + names.index(name)))
 
 
+STOP_IT = "Stop it, and its socket, which would start it again: systemctl stop trimtab-daemon.socket trimtab-daemon"
+
+
 def lock_state(state: Path) -> int:
     """One daemon a state directory; the lock ends with the process. Raises SettingsError."""
     try:
@@ -158,5 +161,5 @@ def lock_state(state: Path) -> int:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(held)
-        raise SettingsError(f"state_directory = {state}: another daemon is running here.") from error
+        raise SettingsError(f"state_directory = {state}: another daemon is running here. {STOP_IT}") from error
     return held

@@ -63,6 +63,14 @@ def test_a_newer_database_is_refused(filled: Path, tmp_path: Path):
             run(*verb, "--settings", filled)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files of others: sudo make test")
+def test_a_backup_by_root_leaves_the_folder_to_the_nightly_one_of_the_daemons_user(filled: Path, tmp_path: Path):
+    os.chown(tmp_path, 64410, 64410)
+    assert run("backup", "--settings", filled).exit_code == 0
+    [copy] = (tmp_path / "backups").glob("trimtab-*.db")
+    assert {(one.stat().st_uid, one.stat().st_gid) for one in (copy, copy.parent)} == {(64410, 64410)}
+
+
 def test_backup_goes_on_beside_a_daemon_and_restore_waits_for_it_to_stop(filled: Path, tmp_path: Path):
     held = lock_state(tmp_path)
     assert run("backup", "--settings", filled, "--keep", "2").exit_code == 0

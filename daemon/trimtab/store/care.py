@@ -84,10 +84,13 @@ def back_up(database: Database, to: Path, *, progress: Progress) -> int:
     part = to.with_name(f"{to.name}.part")
     check_room(to, size_bytes=database.size_bytes())
     try:
-        to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not to.parent.exists():
+            to.parent.mkdir(parents=True, mode=0o700)
+            _give_as_above(to.parent)
         part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         os.close(descriptor)
+        _give_as_above(part)
         _copy(database.place, part, progress)
         with part.open("rb") as file:
             os.fsync(file.fileno())
@@ -98,6 +101,13 @@ def back_up(database: Database, to: Path, *, progress: Progress) -> int:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise StoreError(f"{to}: the backup could not be written, nothing is left of it: {error}") from error
+
+
+def _give_as_above(path: Path) -> None:
+    """What root made belongs to whom the folder above belongs: the nightly backup of the daemon's user goes on here."""
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def check_room(to: Path, *, size_bytes: int) -> None:

@@ -175,7 +175,7 @@ def vacant(url: str, *, cluster: str) -> Iterator[None]:
                 if not session.try_lock(connection):
                     raise StoreError(
                         f"{session.place}: a daemon of cluster {name} is active on it, here or on another host. Stop "
-                        "each of them first (systemctl stop trimtab-daemon). Nothing was changed."
+                        "each of them first (systemctl stop trimtab-daemon.socket trimtab-daemon). Nothing was changed."
                     )
         yield
     finally:
