@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.fakes.people import TOKEN, Served, a_board, serving
 
-from trimtab.cli import VERBS, _root
+from trimtab.cli import VERBS, _root, main
 from trimtab.cli.exits import ASKING, EXITS, Exit, exits_of, reference
 from trimtab.cli.place import OutOfReach
 from trimtab.errors import TrimtabError
@@ -218,3 +218,19 @@ def test_an_error_that_trimtab_names_and_nobody_caught_is_2() -> None:
     assert issubclass(OutOfReach, TrimtabError)
     result = run("token", "node", "gpu-07", "--settings", "/nowhere/daemon.toml")
     assert isinstance(result.exception, TrimtabError)  # `main` makes one line and exit code 2 of it
+
+
+def test_what_this_user_may_not_read_is_one_line_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(**_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/var/lib/trimtab/trimtab.db")
+
+    monkeypatch.setattr(_root, "main", refused)
+    monkeypatch.setattr("sys.argv", ["trimtab", "db", "check"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("trimtab: /var/lib/trimtab/trimtab.db: this user may not.")
+    assert "sudo trimtab" in said

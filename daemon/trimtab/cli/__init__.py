@@ -103,6 +103,8 @@ def main() -> None:
     sys.exit(_run())
 
 
+OTHER_USER = "Run it as root (sudo trimtab …), or as the user that the file belongs to."
+
 CUT_OFF, HUNG_UP = 130, 141
 """As a shell has it for a program that SIGINT or SIGPIPE ended."""
 
@@ -124,13 +126,23 @@ def _run() -> int:
     except TrimtabError as error:
         click.echo(f"trimtab: {error}", err=True)
         return 2
-    except ModuleNotFoundError as error:  # a node has the agent's half alone
-        if error.name is None or error.name.partition(".")[0] == "trimtab":
+    except (PermissionError, ModuleNotFoundError) as error:
+        said = _excuse(error)
+        if not said:
             raise
-        said = f"this needs {error.name}, which the agent's half does not bring"
-        click.echo(f"trimtab: {said}. Install trimtab-daemon, or: pip install 'trimtab[daemon]'", err=True)
+        click.echo(f"trimtab: {said}", err=True)
         return 2
     return code if isinstance(code, int) else 0
+
+
+def _excuse(error: PermissionError | ModuleNotFoundError) -> str:
+    """What is so of the user or of what is installed, and no fault of the program; empty where it is one."""
+    if isinstance(error, PermissionError):
+        return f"{error.filename}: this user may not. {OTHER_USER}" if error.filename else ""
+    if error.name is None or error.name.partition(".")[0] == "trimtab":
+        return ""
+    lacks = f"this needs {error.name}, which the agent's half does not bring"  # a node has that alone
+    return f"{lacks}. Install trimtab-daemon, or: pip install 'trimtab[daemon]'"
 
 
 def _hung_up() -> int:

@@ -68,7 +68,8 @@ def find(asked: Asked) -> Place:
     if not url:
         raise OutOfReach(
             f"No daemon is known here: none of {', '.join(str(one) for one in _files())} can be read. Start `trimtab "
-            "daemon` or `trimtab demo`, sign in to one elsewhere (trimtab login URL), or give --url and --token-file."
+            "daemon` or `trimtab demo`, sign in to one elsewhere (trimtab login URL), or give --url and --token-file. "
+            "Beside an installed daemon root may ask it: sudo trimtab …"
         )
     if not url.startswith(("http://", "https://")):
         raise ClientError(f"{url!r} is no address of a daemon: write https://HOST:9740 (or http:// on this host).")

@@ -10,6 +10,7 @@ from trimtab.clock import SystemClock
 from trimtab.runner import Tally, run_all
 from trimtab.show.api_types import Check
 
+OTHER_USER = "Look as root (sudo trimtab doctor), or as the user that it belongs to."
 SECONDS_MAX = 12.0
 """For all of them together, since they run beside each other; the longest time-out of one is shorter."""
 
@@ -41,9 +42,8 @@ def together(jobs: Sequence[Job], *, seconds_max: float = SECONDS_MAX) -> Iterat
         if one.found is not None:
             yield from one.found
         elif one.error:
-            yield Check(
-                name=one.job.name, is_ok=False, sentence=f"Could not be looked at: {one.error}", fix=one.job.fix
-            )
+            fix = OTHER_USER if one.error.startswith(PermissionError.__name__) else one.job.fix
+            yield Check(name=one.job.name, is_ok=False, sentence=f"Could not be looked at: {one.error}", fix=fix)
         else:
             said = f"Did not answer within {seconds_max:g} s."
             yield Check(name=one.job.name, is_ok=False, sentence=said, fix=one.job.fix)
