@@ -48,6 +48,11 @@ def test_a_good_file_is_printed_with_its_defaults(tmp_path: Path, text: str, who
             '[oncall.targets.nights]\nkind = "webhook"\nurll = "https://a.example"\nkeys_file = "k"\nurl = "https://a.example"\n',
             "$.oncall.targets.nights`. Did you mean url",
         ),
+        ('[ingest]\nmode = "approve"\n', "at `$.ingest`. mode belongs under [issue]."),
+        (
+            '[ingest]\ncluster = "hall-a"\n',
+            "at `$.ingest`. cluster stands at the top of the file, above the first [table].",
+        ),
         ("interval_seconds = -1\n", "`float` > 0.0 - at `$.interval_seconds`"),
         ('[issue]\nmode = "sometimes"\n', "$.issue.mode"),
         ("interval_seconds = \n", "not TOML"),

@@ -14,6 +14,7 @@ _PATH = re.compile(r" - at `(key in )?\$([^`]*)`$")
 _SAID_PATH = re.compile(r" - at `(?:key in )?\$([^`]*)`")
 _UNKNOWN = re.compile(r"unknown field `([^`]+)`")
 _ANY = "[...]"
+_HOMES_MAX = 2
 
 
 def told(error: msgspec.ValidationError, table: Mapping[str, Any], kind: type[Any]) -> str:
@@ -27,6 +28,11 @@ def told(error: msgspec.ValidationError, table: Mapping[str, Any], kind: type[An
     unknown = _UNKNOWN.search(said)
     if unknown is None:
         return said
+    homes = _homes(kind, unknown[1])
+    if "" in homes:
+        return f"{said}. {unknown[1]} stands at the top of the file, above the first [table]."
+    if homes:
+        return f"{said}. {unknown[1]} belongs under {' or '.join(f'[{home}]' for home in homes)}."
     near = difflib.get_close_matches(unknown[1], sorted(set(_keys_at(kind, where))), n=2)
     return f"{said}. Did you mean {' or '.join(near)}?" if near else said
 
@@ -58,6 +64,14 @@ def _with(table: Mapping[str, Any], path: list[str], value: object) -> dict[str,
     """The table with another value at that path."""
     first, *rest = path
     return {**table, first: _with(table[first], rest, value) if rest else value}
+
+
+def _homes(kind: type[Any], key: str) -> list[str]:
+    """The tables, two or fewer, that know the key: a line that was put below another table's head."""
+    top = [field for one in _structs(inspect.type_info(kind)) for field in one.fields]
+    found = [""] if any(field.encode_name == key for field in top) else []
+    found += [field.encode_name for field in top if key in set(_keys_at(kind, field.encode_name))]
+    return found if len(found) <= _HOMES_MAX else []
 
 
 def _keys_at(kind: type[Any], where: str) -> Iterator[str]:
