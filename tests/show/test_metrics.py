@@ -19,6 +19,7 @@ from tests.fakes.clock import START
 from tests.fakes.exported import FACTS, a_daemon_view, an_agent_view
 from tests.fakes.people import NOW, a_board, a_record
 
+from trimtab.central import NO_SCHEDULER
 from trimtab.errors import SettingsError
 from trimtab.model.metric import CATALOGUE, sample_key
 from trimtab.show.checks import daemon_checks
@@ -268,6 +269,13 @@ def test_doctor_does_not_call_a_beat_well_that_fails_each_time() -> None:
     checks = daemon_checks(a_daemon_view(facts=replace(FACTS, beats=(failing,))))
     wrong = [(check.name, check.sentence) for check in checks if not check.is_ok]
     assert wrong == [("beat remember", "remember failed 1 s ago: trimtab.db: disk full.")]
+
+
+def test_doctor_takes_a_cluster_without_a_scheduler_as_somebody_wants_it() -> None:
+    board = replace(a_daemon_view().board, blind=(NO_SCHEDULER, "The exporter is not read."))
+    sight = [check for check in daemon_checks(a_daemon_view(board=board)) if check.name == "sight"]
+    assert [check.is_ok for check in sight] == [True, False]
+    assert all(check.fix for check in sight)
 
 
 def test_doctor_finds_nothing_where_all_is_well() -> None:

@@ -21,6 +21,11 @@ from trimtab.show.api_types_oncall import Incidents, IncidentStory, OnCall, Outb
 
 _TOLD = re.compile(r"([IiFf])(\d{1,15})")
 _DRILL = re.compile(r"xid[0-9]{1,3}|silent")
+_NOBODY = {
+    Pager.OUTBOX: "no route has a target for it (trimtab pager lists targets; [oncall.targets.NAME] adds one).",
+    Pager.ALERTMANAGER: "Alertmanager pages here, and a drill is not pushed there.",
+    Pager.NONE: "[oncall] pager is none.",
+}
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 60.0
 """Targets may be slow; a drill is not lost with this, it ends by itself."""
@@ -194,7 +199,7 @@ def _followed(client: Client, story: IncidentStory, *, seconds: float, is_silent
 
     tell(f"{incident.name}  [drill] {incident.first_line}", *(f"  would: {line}" for line in incident.dry_run))
     if incident.paged_at is None:
-        tell(f"  told nobody: {incident.pager.value} pages, or no route fits.")
+        tell(f"  told nobody: {_NOBODY[incident.pager]}")
     shown: set[int] = set()
     until, pause = clock.monotonic_seconds() + seconds + PATIENCE_SECONDS, threading.Event()
     while clock.monotonic_seconds() < until:

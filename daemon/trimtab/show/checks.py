@@ -17,6 +17,8 @@ LATE_BEATS = 3
 """A beat is late when it has not ended for this many intervals (and at least ten seconds)."""
 
 INBOX_FULL_RATIO = 0.5
+NO_SCHEDULER = "No scheduler is set up"
+"""So the sentence of a cluster that is watched alone begins."""
 
 
 def daemon_checks(view: DaemonView) -> tuple[Check, ...]:
@@ -87,7 +89,8 @@ def _sight(view: DaemonView) -> Iterable[Check]:
         fix="" if strip.gpus_reporting else "Start `trimtab agent` on the nodes, or name exporters under [scrape].",
     )
     for sentence in view.board.blind:
-        yield Check(name="sight", is_ok=False, sentence=sentence, fix=_fix_of(sentence))
+        is_wanted = sentence.startswith(NO_SCHEDULER)  # one node, or exporters alone: as somebody wants it
+        yield Check(name="sight", is_ok=is_wanted, sentence=sentence, fix=_fix_of(sentence))
 
 
 def _report(gpus: int) -> str:
@@ -97,7 +100,7 @@ def _report(gpus: int) -> str:
 def _fix_of(sentence: str) -> str:
     if "exporter is not read" in sentence:
         return "Correct its url under [scrape] targets, or start the exporter; the log has the first failure."
-    if sentence.startswith("No scheduler is set up"):
+    if sentence.startswith(NO_SCHEDULER):
         return "Add [kubernetes], as it says; a cluster without a scheduler is watched all the same."
     return "See the agent on that node, or the scheduler."
 
