@@ -13,6 +13,7 @@ import msgspec
 from trimtab.errors import TrimtabError
 from trimtab.model.enrolment import Admission
 from trimtab.outbound import OutboundError, exchange
+from trimtab.ship.unreached import unreached
 from trimtab.trust import Trust, TrustFiles
 
 TIMEOUT_SECONDS = 10.0
@@ -76,7 +77,7 @@ def ask(
             trust=Trust(shown) if shown is not None else None,
         )
     except OutboundError as error:
-        raise NotAdmitted(f"{base_url} is out of reach: {_why(error)}.") from error
+        raise NotAdmitted(unreached(error, url=base_url, ca_file=ca_file)) from error
     if answer.status == 200:
         try:
             return msgspec.json.decode(answer.body, type=Admission)
@@ -99,7 +100,7 @@ def daemon_ca(base_url: str, fingerprint: str) -> str:
         answer = connection.getresponse()
         status, pem = answer.status, answer.read(CA_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
-        raise NotAdmitted(f"{base_url} is out of reach: {error}.") from error
+        raise NotAdmitted(unreached(error, url=base_url)) from error
     finally:
         connection.close()
     if status != 200:
@@ -130,11 +131,3 @@ def _no(url: str, status: int, body: bytes, retry_after: str) -> NotAdmitted:
     seconds = min(float(retry_after), 600.0) if retry_after.isdecimal() else 0.0
     is_final = status in (401, 403, 409, 413, 422) and bool(said.reason)
     return NotAdmitted(sentence, status=status, reason=said.reason, is_final=is_final, retry_after_seconds=seconds)
-
-
-def _why(error: BaseException) -> str:
-    """The innermost reason: requests wraps the one sentence that helps three times."""
-    reason = error
-    while (inner := reason.__cause__ or reason.__context__) is not None:
-        reason = inner
-    return (str(reason) or type(reason).__name__).rstrip(".")
