@@ -199,6 +199,17 @@ def test_what_is_still_left_when_the_time_is_over_is_exit_code_1(home: Path) -> 
     assert (result.exit_code, told["left"], told["is_done"]) == (1, [CORDON, TAINT], False)
 
 
+def test_without_a_scheduler_nobody_waits_for_a_release_that_cannot_be(home: Path) -> None:
+    board = a_board(snapshot=None, blind=("No scheduler is set up: nothing is planned.",))
+    with serving(board=board, web=home / "web") as running:
+        write_client_file(home / "trimtab" / "client.toml", url=running.url, token=TOKEN)
+        result = run("release", "--all", "--wait")
+    assert result.exit_code == 1
+    assert "nothing was asked for" in result.stderr
+    assert "trimtab db kept" in result.stderr
+    assert not running.memory.standing(StandingKind.RELEASE)
+
+
 def test_a_release_is_of_everything_and_takes_marks_only(served: Served) -> None:
     alone = run("release")
     assert (alone.exit_code, "Say --all" in alone.stderr) == (2, True)

@@ -17,7 +17,12 @@ from trimtab.cli.values import Span
 from trimtab.clock import SystemClock
 from trimtab.model.board import Board, ReleaseRow
 from trimtab.show.api_types import ReleaseAsked
+from trimtab.show.checks import NO_SCHEDULER
 
+UNREACHABLE = (
+    "No scheduler is set up, so this daemon can give nothing back, and nothing was asked for. If it never had one, "
+    "there is nothing to give back; `sudo trimtab db kept` says whether something is kept since an earlier time."
+)
 LOOK_SECONDS = 1.0
 FIRST_SECONDS_MAX = 30.0
 """Without --wait: so long for the first beat to say what there is to give back."""
@@ -46,6 +51,7 @@ def release(
     """
     if not is_all:
         raise click.UsageError("Say --all: a release is of everything. One command alone: trimtab undo R11.")
+    _refuse_without_scheduler(client)
     raw = client.post_raw("/api/v1/release", {"reason": reason, "marks": list(marks)})
     asked_at = client.decoded(raw, ReleaseAsked).asked_at
     last: ReleaseRow | None = None
@@ -60,6 +66,13 @@ def release(
     elif last is None:
         say(["It is asked for and not begun yet: trimtab status shows how far it is."])
     if is_waiting and (last is None or not last.is_done):
+        raise click.exceptions.Exit(Exit.NOT_WELL)
+
+
+def _refuse_without_scheduler(client: Client) -> None:
+    """Such a daemon would never get to a release: nobody is to wait for it."""
+    if any(one.startswith(NO_SCHEDULER) for one in client.get("/api/v1/board", Board).blind):
+        click.echo(f"trimtab: {UNREACHABLE}", err=True)
         raise click.exceptions.Exit(Exit.NOT_WELL)
 
 
