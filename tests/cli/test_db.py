@@ -80,6 +80,7 @@ def test_backup_goes_on_beside_a_daemon_and_restore_waits_for_it_to_stop(filled:
     os.close(held)
     assert "is now" in run("restore", copy, "--settings", filled).output
     assert "1  audit" in run("check", "--settings", filled).output
+    assert [one.name for one in copy.parent.iterdir()] == [copy.name], "a restore writes nothing beside the backup"
 
 
 def test_export_is_csv_on_standard_output(filled: Path):

@@ -150,7 +150,7 @@ def restore(backup: Path, place: Path, *, at: datetime) -> Path | None:
     part = place.with_name(f"{place.name}.restoring")
     try:
         part.unlink(missing_ok=True)
-        source, target = sqlite3.connect(f"file:{backup}?mode=ro", uri=True), sqlite3.connect(part)
+        source, target = _opened(backup), sqlite3.connect(part)
         try:
             source.backup(target)
         finally:
@@ -171,6 +171,13 @@ def restore(backup: Path, place: Path, *, at: datetime) -> Path | None:
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{place}: {backup} could not be put back: {error}") from error
     return aside if had_one else None
+
+
+def _opened(backup: Path) -> sqlite3.Connection:
+    """To read; nothing is made beside it, so that a backup on a read-only disk will do."""
+    log = backup.with_name(f"{backup.name}-wal")
+    alone = "" if log.exists() and log.stat().st_size else "&immutable=1"  # a log that is there belongs to it
+    return sqlite3.connect(f"file:{backup}?mode=ro{alone}", uri=True)
 
 
 def _jump(part: Path) -> None:
@@ -197,7 +204,7 @@ def _jump(part: Path) -> None:
 def _check_backup(backup: Path) -> None:
     if not backup.is_file():
         raise StoreError(f"{backup}: there is no such backup.")
-    source = sqlite3.connect(f"file:{backup}?mode=ro", uri=True)
+    source = _opened(backup)
     try:
         said = [row[0] for row in source.execute("PRAGMA integrity_check(5)")]
         names = {row[0] for row in source.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
