@@ -9,7 +9,7 @@ import structlog
 
 from trimtab import logs
 from trimtab.detect.tracker import Changes
-from trimtab.model.advice import OpenFinding, Subject
+from trimtab.model.advice import Finding, OpenFinding, Subject
 from trimtab.model.command import Command
 
 log = structlog.get_logger()
@@ -35,8 +35,16 @@ def log_changes(changes: Changes) -> None:
         log.info("finding closed", why=one.close_reason, finding=one.name, **_of_finding(one))
 
 
+def log_drill(name: str, finding: Finding) -> None:
+    """A drill is found as what it plays would be, and says that it is one."""
+    log.info("drill, nothing is wrong", said=finding.sentence, incident=name, **_about(finding))
+
+
 def _of_finding(one: OpenFinding) -> dict[str, str]:
-    finding = one.finding
+    return _about(one.finding)
+
+
+def _about(finding: Finding) -> dict[str, str]:
     found = _XID.search(finding.facts.get("label", ""))
     return {"rule": finding.rule, **({"xid": found[1]} if found else {}), **_of_subject(finding.subject)}
 

@@ -10,6 +10,7 @@ from trimtab.central import Central, Parts
 from trimtab.detect.device_fault import DeviceFault
 from trimtab.detect.node_silent import NodeSilent
 from trimtab.errors import DecisionRefused
+from trimtab.journaling import log_drill
 from trimtab.model.advice import Finding, OpenFinding
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.command import Recommendation
@@ -41,7 +42,9 @@ class Rehearsal:
         window = replace(window, at=now, snapshot=snapshot)
         finding = _silent(window, node, self._parts) if kind == "silent" else _fault(window, kind, node, gpu, now)
         steps = dry_run(self._parts, self._central, snapshot, finding, now)
-        return self._bell.drill(finding, dry_run=steps, who=who, at=now, seconds=seconds)
+        incident = self._bell.drill(finding, dry_run=steps, who=who, at=now, seconds=seconds)
+        log_drill(incident.name, finding)
+        return incident
 
 
 def dry_run(
