@@ -119,3 +119,10 @@ def test_a_folder_and_a_file_at_once_are_a_mistake(served: Served, tmp_path: Pat
     said = run(served, "--folder", tmp_path, "--out", tmp_path / "a.md")
     assert said.exit_code == Exit.USAGE
     assert "not both" in said.stderr
+
+
+def test_a_digest_that_is_not_told_costs_no_older_one(served: Served, tmp_path: Path) -> None:
+    for day in ("2026-01-05", "2026-01-12"):
+        (tmp_path / f"digest-{day}.md").write_text("old")
+    assert run(served, "--until", "no moment", "--folder", tmp_path, "--keep", "1").exit_code != Exit.DONE
+    assert sorted(path.name for path in tmp_path.glob("digest-*")) == ["digest-2026-01-05.md", "digest-2026-01-12.md"]

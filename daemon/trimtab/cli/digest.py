@@ -56,39 +56,44 @@ def digest(
     if folder is not None:
         if out is not None:
             raise click.UsageError("Give --out or --folder, not both.")
-        out = _of_today(folder, "json" if is_json else form, keep=keep)
+        out = _of_today(folder, "json" if is_json else form)
     query = {"since_seconds": f"{since_seconds:g}", **({"until": until} if until else {})}
     if is_json or form == "json":
         raw = client.get_raw(f"/api/v1/digest?{urlencode(query)}")
         if out is None:
             say_json(raw)
             return
-        _write(out, raw.decode())
+        _write(out, raw.decode(), keep=keep if folder else None)
         return
     query |= {"format": "html" if form == "html" else "markdown", "locale": language}
     told = client.decoded(client.get_raw(f"/api/v1/digest/text?{urlencode(query)}"), DigestText)
     if out is None:
         click.echo(told.text, nl=False)
         return
-    _write(out, told.text)
+    _write(out, told.text, keep=keep if folder else None)
 
 
-def _write(out: Path, text: str) -> None:
+def _write(out: Path, text: str, *, keep: int | None) -> None:
+    """Write it whole or not at all; then the oldest of its folder make room where so many are kept."""
+    part = out.with_name(f".{out.name}.part")
     try:
-        out.write_text(text, encoding="utf-8")
+        if keep is None:
+            out.write_text(text, encoding="utf-8")  # also into a pipe or a device
+        else:
+            part.write_text(text, encoding="utf-8")
+            part.replace(out)
+            others = sorted(path for path in out.parent.glob(f"digest-*{out.suffix}") if path != out)
+            for old in others[: max(0, len(others) + 1 - keep)]:
+                old.unlink()
     except OSError as error:
         raise ClientError(f"{out}: cannot be written: {error.strerror}.") from error
     click.echo(f"{out} written", err=True)
 
 
-def _of_today(folder: Path, form: str, *, keep: int) -> Path:
-    """Today's file of a folder that holds so many, the oldest making room. Raises ClientError."""
+def _of_today(folder: Path, form: str) -> Path:
+    """Today's file of a folder. Raises ClientError."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o750)
-        made = folder / f"digest-{SystemClock().now():%Y-%m-%d}.{form}"
-        others = sorted(path for path in folder.glob(f"digest-*.{form}") if path != made)
-        for old in others[: max(0, len(others) + 1 - keep)]:
-            old.unlink()
     except OSError as error:
         raise ClientError(f"{folder}: cannot be written: {error.strerror}.") from error
-    return made
+    return folder / f"digest-{SystemClock().now():%Y-%m-%d}.{form}"
