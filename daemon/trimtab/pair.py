@@ -22,11 +22,11 @@ from trimtab.clock import Clock, SystemClock
 from trimtab.doors import listener_of
 from trimtab.errors import DatabaseAway, StoreError, TrimtabError
 from trimtab.listener import Listener, split_listen
-from trimtab.loop import Beat
+from trimtab.loop import Beat, starting
 from trimtab.premises import check_settings
 from trimtab.pulse import is_stalled
 from trimtab.seat import Hatch, Seat, SteppedDown, pair_facts
-from trimtab.service import Service, lock_state
+from trimtab.service import STARTING_STEP_SECONDS_MAX, Service, lock_state
 from trimtab.settings import DaemonSettings, read_token
 from trimtab.settings.secrets import database_url
 from trimtab.shadow import Shadow
@@ -88,7 +88,8 @@ class Pair:
             silent_seconds=pair.silent_seconds,
         )
         self._shadow = Shadow(settings)
-        self._is_taking_over = False
+        self._got_on_at_seconds: float | None = None
+        """When a take-over got on last; None = there is none."""
         self._beat = Beat("election", self._tick, interval_seconds=pair.check_seconds, clock=self._clock)
 
     def run(self) -> None:
@@ -126,10 +127,16 @@ class Pair:
 
     def _tick(self) -> str:
         said = self._election.tick()
-        if self._is_taking_over:
-            # The main thread puts the daemon together; what migrates or reads back for minutes is no hang.
+        since = self._got_on_at_seconds
+        if since is not None and self._clock.monotonic_seconds() - since < STARTING_STEP_SECONDS_MAX:
+            # The main thread puts the daemon together; what migrates or reads back for minutes is no hang. Where it
+            # gets no further it is one: then another daemon is to have the office.
             self._service.alive("takes over")
         return said
+
+    def _get_on(self, at: str) -> None:
+        self._got_on_at_seconds = self._clock.monotonic_seconds()
+        self._service.starting(at)
 
     # --- stand by
 
@@ -179,26 +186,30 @@ class Pair:
     def _be_the_daemon(self) -> None:
         settings, election = self._settings, self._election
         database: Database | None = None
-        self._is_taking_over = True
+        self._get_on("takes over")
         try:
-            database = open_database(
-                database_url(settings.store), state_directory=self._state, session=session_name(election.me.instance)
-            )
-            election.enter(database, at=self._clock.now())
-            self._shadow.finish(Journal(database))
-            seat = Seat(
-                election=election,
-                database=database,
-                ring=self._shadow.ring,
-                lock=self._lock,
-                service=self._service,
-                listeners=self._listeners,
-                clock=self._clock,
-                daemons_expected=settings.pair.daemons,
-                keep_door=self._keep_door,
-                admitted=self._admitted,
-            )
-            Daemon(settings, seat=seat, read=self._read).run()
+            with starting(self._get_on):
+                database = open_database(
+                    database_url(settings.store),
+                    state_directory=self._state,
+                    session=session_name(election.me.instance),
+                )
+                election.enter(database, at=self._clock.now())
+                self._shadow.finish(Journal(database))
+                seat = Seat(
+                    election=election,
+                    database=database,
+                    ring=self._shadow.ring,
+                    lock=self._lock,
+                    service=self._service,
+                    listeners=self._listeners,
+                    clock=self._clock,
+                    daemons_expected=settings.pair.daemons,
+                    keep_door=self._keep_door,
+                    admitted=self._admitted,
+                )
+                daemon = Daemon(settings, seat=seat, read=self._read)
+            daemon.run()
         except StoreError as error:
             if election.phase is Phase.LOST:
                 raise SteppedDown(election.why_lost) from error
@@ -208,7 +219,7 @@ class Pair:
                 database.close()
 
     def _admitted(self) -> None:
-        self._is_taking_over = False
+        self._got_on_at_seconds = None
 
     def _keep_door(self, door: Door) -> None:
         self._door = door
