@@ -6,9 +6,9 @@ import contextlib
 import faulthandler
 import fcntl
 import os
+import queue
 import signal
 import socket
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
@@ -28,9 +28,9 @@ class Service:
     def __init__(self) -> None:
         """Nothing is told to systemd yet."""
         self._is_notified = "NOTIFY_SOCKET" in os.environ
-        self._stop = threading.Event()
-        self._reload = threading.Event()
-        self._woken = threading.Event()
+        self._must_stop = self._must_reload = False
+        # No Event: its lock may be held by the very thread that a signal interrupts, which then waits for itself.
+        self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._had_terminal = False
         self._starting_at = ("", 0.0)
 
@@ -76,9 +76,9 @@ class Service:
 
     def reload_was_asked(self) -> bool:
         """Whether SIGHUP came since this was asked last."""
-        if not self._reload.is_set():
-            return False  # cleared here, one that comes just now would be lost
-        self._reload.clear()
+        if not self._must_reload:
+            return False  # taken back here, one that comes just now would be lost
+        self._must_reload = False
         return True
 
     def reloading(self) -> None:
@@ -93,14 +93,14 @@ class Service:
 
     def stop(self) -> None:
         """End `wait`."""
-        self._stop.set()
-        self._woken.set()
+        self._must_stop = True
+        self._woken.put(None)
 
     def wait(self, seconds: float) -> bool:
         """Wait so long, or until a reload is asked for or it is time to end; true when it is that."""
-        if self._woken.wait(seconds):
-            self._woken.clear()
-        return self._stop.is_set()
+        with contextlib.suppress(queue.Empty):
+            self._woken.get(timeout=seconds)
+        return self._must_stop
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self.stop()
@@ -109,8 +109,8 @@ class Service:
         if self._had_terminal and not _has_terminal():
             self.stop()  # the terminal that it ran in was closed
             return
-        self._reload.set()
-        self._woken.set()
+        self._must_reload = True
+        self._woken.put(None)
 
     def _notify(self, name: str, value: str = "1") -> None:
         self._send(f"{name}={value}")
