@@ -102,7 +102,7 @@ def newest() -> str | None:
 
 def unmigrated(url: str) -> Database:
     """The database as it is, whatever tables it has."""
-    make, place = opening._postgresql(opening._parsed(url))
+    make, place = opening._postgresql(opening._parsed(url), session="")
     return Database(make(), place=place)
 
 
