@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from trimtab.errors import DecisionRefused, TrimtabError
+from trimtab.errors import DecisionRefused, StoreError, TrimtabError
 from trimtab.model.command import AuditLine
 from trimtab.model.oncall import InboundAct, Incident, Target, Verb
 from trimtab.model.outbox import WAITING, LetterState, OutboxCounts, OutboxRow
@@ -115,8 +115,12 @@ class Desk:
         return OnCall(pager=self.arbiter.for_new(), setting=self.arbiter.setting, targets=rows)
 
     def checks(self) -> tuple[Check, ...]:
-        """What doctor says of on-call."""
-        return tuple(oncall_checks(self.overview()))
+        """What doctor says of on-call; a database that is away is one of its faults, and no reason to say nothing."""
+        try:
+            return tuple(oncall_checks(self.overview()))
+        except StoreError as error:
+            return (Check(name="on-call", is_ok=False, sentence=f"What waits to be told is not known: {error}",
+                          fix="Mend the database; letters are kept in it, and go out when it is back."),)  # fmt: skip
 
     def take(self, act: InboundAct, *, kind: str, at: datetime) -> str:
         """Do what somebody did at a pager; the sentence of what came of it. The same act twice is one."""
