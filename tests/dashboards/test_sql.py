@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from alembic import command
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import make_url
@@ -85,7 +86,12 @@ def past(
     else:
         old = unmigrated(url)
         migrate_to(old, step_back())
+        # This version writes the rows, and names a column that came with the last migration.
+        with old.write() as connection:
+            connection.execute(sa.text("ALTER TABLE audit ADD COLUMN term BIGINT"))
         times = write_past(old)
+        with old.write() as connection:
+            connection.execute(sa.text("ALTER TABLE audit DROP COLUMN term"))
         old.close()
         database = open_database(url, state_directory=directory)
     with database.read() as connection:
