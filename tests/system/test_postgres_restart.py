@@ -84,6 +84,9 @@ def test_the_daemon_outlives_cut_connections_and_a_stopped_server(
                 eventually(lambda: "beat failed" in daemon.text(), said=daemon.tail)
                 agent.waits_with(8)
                 assert daemon.ask("GET", "/api/v1/board").status_code == 200
+                doctor = daemon.ask("GET", "/api/v1/doctor")  # whoever looks for the fault is told of it
+                assert doctor.status_code == 200, doctor.text
+                assert "What waits to be told is not known" in doctor.text
             finally:
                 server.go_on()
             records.hang_up()
