@@ -13,7 +13,7 @@ from tests.cluster.fixtures import module_space, plane, space
 from trimtab.store.database import Database, open_database
 
 HERE = Path(__file__).parent
-WITH_SERVERS = ("alertmanager", "alerts", "dashboards", "demo", "guest", "pair", "system")
+WITH_SERVERS = ("alertmanager", "alerts", "dashboards", "demo", "enrol", "guest", "pair", "system")
 """Folders whose tests wait for servers most of the time: `make test` runs them beside those that compute."""
 
 __all__ = ["module_space", "plane", "space"]  # pytest finds fixtures by name here

@@ -176,8 +176,10 @@ def _load(settings_file: Path) -> DaemonSettings:
 
 @contextmanager
 def _database(settings_file: Path, *, is_left_as_it_is: bool = True) -> Iterator[Database]:
+    from trimtab import logs  # noqa: PLC0415
     from trimtab.store.database import open_database  # noqa: PLC0415
 
+    logs.setup(level="warning")  # standard output is the verb's own
     settings = _load(settings_file)
     opened = open_database(
         database_url(settings.store), state_directory=Path(settings.state_directory), is_left_as_it_is=is_left_as_it_is

@@ -142,16 +142,20 @@ _beside_option = click.option(
 
 @contextmanager
 def _beside(settings_file: Path) -> Iterator[Desk]:
-    from trimtab.admission import agent_urls  # noqa: PLC0415 - the daemon's half, for --settings alone
+    from trimtab import logs  # noqa: PLC0415 - the daemon's half, for --settings alone
+    from trimtab.admission import agent_urls  # noqa: PLC0415
     from trimtab.certificates import authority_of  # noqa: PLC0415
     from trimtab.clock import SystemClock  # noqa: PLC0415
     from trimtab.enrolment import Registrar  # noqa: PLC0415
     from trimtab.settings import DaemonSettings, load  # noqa: PLC0415
+    from trimtab.settings.secrets import database_url  # noqa: PLC0415
     from trimtab.store.database import open_database  # noqa: PLC0415
     from trimtab.store.enrolment import EnrolmentFacts  # noqa: PLC0415
 
     settings, clock = load(settings_file, DaemonSettings), SystemClock()
-    database = open_database(settings.store.url, state_directory=Path(settings.state_directory), is_left_as_it_is=True)
+    logs.setup(level="warning")  # an audit line is for the log, and standard output is the verb's own
+    state = Path(settings.state_directory)
+    database = open_database(database_url(settings.store), state_directory=state, is_left_as_it_is=True)
     try:
         facts = EnrolmentFacts(database, cluster=settings.cluster)
         registrar = Registrar(facts, settings.enrolment, clock=clock, authority=authority_of(settings))
