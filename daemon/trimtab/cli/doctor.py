@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import tempfile
@@ -13,6 +14,7 @@ import msgspec
 
 from trimtab.cli.client import Client, DaemonSaysNo, asked_of, say_json
 from trimtab.cli.doctor_daemon import daemon_jobs
+from trimtab.cli.doctor_enrolment import enrolment_checks
 from trimtab.cli.doctor_node import gpus_on_bus, node_jobs
 from trimtab.cli.exits import Exit
 from trimtab.cli.place import Asked, find
@@ -94,8 +96,17 @@ def _checks(settings_file: Path | None, asked: Asked, *, is_cluster: bool) -> It
 
         return cluster_checks(settings_file)
     if settings_file:
-        return checks_of(settings_file)
+        return (*checks_of(settings_file), *_enrolment(settings_file))
     return (*_notes(asked), *together(host_jobs(asked, PLACES)))
+
+
+def _enrolment(path: Path) -> Iterable[Check]:
+    """Of an agent's settings file, as a note; one that cannot be read is the other check's."""
+    with contextlib.suppress(SettingsError):
+        settings = read(path)[1]
+        if isinstance(settings, AgentSettings):
+            return tuple(enrolment_checks(settings, is_note=True))
+    return ()
 
 
 def _notes(asked: Asked) -> Iterable[Check]:

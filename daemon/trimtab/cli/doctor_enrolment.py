@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 from trimtab.clock import Clock, SystemClock, iso
 from trimtab.errors import SettingsError
 from trimtab.settings import AgentSettings
 from trimtab.show.api_types import Check
-
-AGENT_SETTINGS = Path("/etc/trimtab/agent.toml")
 
 
 def enrolment_checks(settings: AgentSettings, *, is_note: bool, clock: Clock | None = None) -> Iterator[Check]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from trimtab import handshakes
+from trimtab.cli.doctor_enrolment import enrolment_checks
 from trimtab.cli.together import Job
 from trimtab.clock import SystemClock, age_text, count_text
 from trimtab.errors import SettingsError
@@ -36,6 +37,7 @@ def node_jobs(settings: AgentSettings, *, pci: Path, devices: Path = DEVICES) ->
         Job(name="devices", look=lambda: device_checks(pci=pci, devices=devices)),
         Job(name="gpus", look=lambda: gpu_checks(settings, pci=pci), fix="nvidia-smi hangs too? Then reboot the node."),
         Job(name="spool room", look=lambda: spool_checks(settings)),
+        Job(name="enrolment", look=partial(enrolment_checks, settings, is_note=False)),
         *(Job(name=f"daemon {url}", look=partial(reach_checks, settings, url)) for url in _urls(settings)),
         *(() if _urls(settings) else (Job(name="daemon_urls", look=_nowhere),)),
     )
