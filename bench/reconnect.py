@@ -165,7 +165,7 @@ def drain(
     for share in fleet.ask("acknowledged"):
         acknowledged |= share
     fleet.close()
-    stored = stored_by(daemon)
+    stored, doubled = stored_by(daemon)
     lost = sum(len(mine - stored.get(node, set())) for node, mine in acknowledged.items())
     return {
         "agents": options.agents,
@@ -184,23 +184,26 @@ def drain(
         "acknowledged": sum(len(mine) for mine in acknowledged.values()),
         "stored": sum(len(theirs) for theirs in stored.values()),
         "lost": lost,
+        "doubled": doubled,
         "agents_whose_live_report_was_first": last["live_first"],
         "dropped": last["dropped"],
         "load_average": os.getloadavg()[0],
     }
 
 
-def stored_by(daemon: Daemon) -> dict[str, set[int]]:
-    """Each node's sequences in the journal."""
+def stored_by(daemon: Daemon) -> tuple[dict[str, set[int]], int]:
+    """Each node's sequences in the journal, and how many of its rows are there twice."""
     found: dict[str, set[int]] = {}
+    rows = 0
     database = open_database(daemon.database_url, state_directory=daemon.state_directory)
     try:
         with database.read() as connection:
             for node, sequence in connection.execute(sa.select(journal.c.node, journal.c.sequence)):
                 found.setdefault(node, set()).add(sequence)
+                rows += 1
     finally:
         database.close()
-    return found
+    return found, rows - sum(len(theirs) for theirs in found.values())
 
 
 def say(text: str) -> None:

@@ -172,12 +172,13 @@ def agents_come_together(home: Path, *, agents: int = 200) -> Row:
     assert found["drained_seconds"] is not None, found
     assert found["lost"] == 0, found
     assert found["dropped"] == 0, found
+    assert found["agents_whose_live_report_was_first"] == agents, found
     return Row(
         fault=f"{agents} agents come back at once after 10 min",
         done="daemon killed, 30 reports kept by each, daemon started",
         acknowledged=int(found["acknowledged"] or 0),
         lost=int(found["lost"] or 0),
-        doubled=0,
+        doubled=int(found["doubled"] or 0),
         log="agents: none; daemon: none",
         status=f"live reports after {found['live_delay_seconds_p50']:.1f} s (p50)",
         metric=f"answers 429: {found['answers_429']:g}; RSS {found['rss_before_mib']:.0f} MiB before, "
