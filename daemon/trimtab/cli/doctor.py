@@ -103,7 +103,7 @@ def _checks(settings_file: Path | None, asked: Asked, *, is_cluster: bool) -> It
 def _enrolment(path: Path) -> Iterable[Check]:
     """Of an agent's settings file, as a note; one that cannot be read is the other check's."""
     with contextlib.suppress(SettingsError):
-        settings = read(path)[1]
+        settings = read(path)[1].settings
         if isinstance(settings, AgentSettings):
             return tuple(enrolment_checks(settings, is_note=True))
     return ()
