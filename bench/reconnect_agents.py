@@ -51,7 +51,9 @@ class TimedSpool(Spool):
         if gone and self.was_live_first is None:
             self.was_live_first = len(gone) == 1 and gone[0].sequence == self.newest
         self.acknowledged.update(one.sequence for one in gone)
-        self.delays += [now - at for one in gone if (at := self.made_at.pop(one.sequence, None)) is not None]
+        made_at = [self.made_at.pop(one.sequence, None) for one in gone]
+        if len(gone) == 1 and gone[0].sequence == self.newest and made_at[0] is not None:
+            self.delays.append(now - made_at[0])  # taken while it was live; one that a newer one overtook is backlog
         super().acknowledge(gone)
 
     @property
