@@ -197,6 +197,11 @@ class Daemon:
     def _why_not_well(self) -> str:
         return why_not_well(self._beats, is_bell_failing=self.central.is_bell_failing)
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether every beat has ended; one that hangs in a write may yet do it."""
+        return not any(beat.is_alive for beat in self._beats)
+
     def _end(self) -> None:
         """The listeners first: whoever still waits for a commit gets it, and nobody new comes in."""
         self._box.close()

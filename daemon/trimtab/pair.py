@@ -99,9 +99,7 @@ class Pair:
         self._beat.start()
         has_ended = False
         try:
-            if self._stood_by(said):
-                self._be_the_daemon()
-            has_ended = True
+            has_ended = not self._stood_by(said) or self._be_the_daemon()
         except SteppedDown as why:
             log.warning("this process begins anew, and stands by", why=str(why))
             _begin_anew()
@@ -110,7 +108,7 @@ class Pair:
             self._shadow.stop()
             for _, listener in self._listeners.values():
                 listener.stop()
-            # Where something failed, threads of ours may act yet: the next daemon then waits, as after a kill.
+            # Where something failed or hangs, threads of ours may act yet: the next daemon then waits, as after a kill.
             self._election.leave(is_in_order=has_ended)
 
     def _first_tick(self) -> str:
@@ -183,7 +181,8 @@ class Pair:
 
     # --- be the daemon
 
-    def _be_the_daemon(self) -> None:
+    def _be_the_daemon(self) -> bool:
+        """Until the end; whether nothing of it goes on then."""
         settings, election = self._settings, self._election
         database: Database | None = None
         self._get_on("takes over")
@@ -210,6 +209,7 @@ class Pair:
                 )
                 daemon = Daemon(settings, seat=seat, read=self._read)
             daemon.run()
+            return daemon.has_stopped
         except StoreError as error:
             if election.phase is Phase.LOST:
                 raise SteppedDown(election.why_lost) from error
