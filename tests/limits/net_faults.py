@@ -179,7 +179,7 @@ def agents_come_together(home: Path, *, agents: int = 200) -> Row:
         acknowledged=int(found["acknowledged"] or 0),
         lost=int(found["lost"] or 0),
         doubled=int(found["doubled"] or 0),
-        log="agents: none; daemon: none",
+        log="not looked at: these agents run without a log",
         status=f"live reports after {found['live_delay_seconds_p50']:.1f} s (p50)",
         metric=f"answers 429: {found['answers_429']:g}; RSS {found['rss_before_mib']:.0f} MiB before, "
         f"{found['rss_peak_mib']:.0f} at most",
