@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tests.cluster.certificates import sign
@@ -16,11 +17,18 @@ from trimtab.model.oncall import Message, Thread, Verb, incident_key
 from trimtab.settings.oncall_targets import TargetSection
 from trimtab.show.oncall.sender import Sender
 from trimtab.show.oncall.senders import build
+from trimtab.show.refusals import Refusals
 
 FIRST_LINE = "hall-a: llama-70b stopped, gpu-07 lost GPU 3 (XID 79)"
 CHINESE_FIRST_LINE = "一号厅：llama-70b 已停止，gpu-07 的 3 号 GPU 掉卡（XID 79），32 张卡受影响"
 CHINESE_LINE = "受影响的作业已停止，等待处理。"
 KEY = incident_key("hall-a", "i17")
+
+
+def a_door(clock: Clock, told: list[tuple[str, str, str]]) -> Any:
+    """A door whose callers come from 192.0.2.7; what it refuses stands in `told`: who, what, why."""
+    refusals = Refusals(clock=clock, write=lambda *line: told.append(line))
+    return SimpleNamespace(peer=lambda knock: "192.0.2.7", refusals=refusals)
 
 
 def a_message(verb: Verb = Verb.OPEN, **changes: Any) -> Message:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.oncall.hall import PAGER, Hall, a_fault
+from tests.oncall.scenes import a_door
 
 from trimtab.clock import unix_seconds
 from trimtab.model.oncall import Target
@@ -44,7 +45,7 @@ def call_back(hall: Hall, *, token_of: str) -> Any:
     body = json.dumps({"action": "Acknowledge", "alert": alert, "source": {"type": "web"}}).encode()
     caller = Caller(who=token_of, has_token=True, role=Role.WEBHOOK, token_id=1)
     call = Call(caller=caller, knock=Knock(), base_url="", now=hall.clock.now(), raw=body)
-    people: Any = SimpleNamespace(oncall=desk, cluster=incident.cluster)
+    people: Any = SimpleNamespace(oncall=desk, cluster=incident.cluster, door=a_door(hall.clock, []))
     return jsm_callback(people, call)
 
 

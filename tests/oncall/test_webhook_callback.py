@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from tests.oncall.cases import KEY
 from tests.oncall.hall import Hall, a_fault
-from tests.oncall.scenes import secret_file
+from tests.oncall.scenes import a_door, secret_file
 
 from trimtab.clock import unix_seconds
 from trimtab.model.oncall import Target
@@ -42,6 +42,7 @@ class Ward:
             unix_seconds_now=lambda: unix_seconds(self.hall.clock.now()),
             callback_secrets={"webhook": (secret,)},
         )
+        self.told: list[tuple[str, str, str]] = []
         self.hall.beat(a_fault())
 
     @property
@@ -55,7 +56,8 @@ class Ward:
         knock = Knock(headers=lambda name: (signed[name],) if name in signed else ())
         caller = Caller(who="", has_token=False)
         call = Call(caller=caller, knock=knock, base_url="", now=self.hall.clock.now(), raw=body)
-        people: Any = SimpleNamespace(oncall=self.desk, cluster=self.incident.cluster)
+        door = a_door(self.hall.clock, self.told)
+        people: Any = SimpleNamespace(oncall=self.desk, cluster=self.incident.cluster, door=door)
         return webhook_callback(people, call)
 
     def said(self, **data: str) -> bytes:
@@ -91,6 +93,7 @@ def test_without_a_good_signature_nothing_is_done(ward: Ward) -> None:
             tried()
         assert caught.value.status == 401
     assert ward.incident.acknowledged_at is None
+    assert ward.told[0][0] == "peer 192.0.2.7"
 
 
 def test_what_is_not_as_documented_is_refused(ward: Ward) -> None:
