@@ -40,6 +40,8 @@ RSS_MIB_PER_HOUR_MAX = 8.0
 FILES_PER_HOUR_MAX = 10.0
 """Clients come and go some thousand times an hour: one file kept by each hundredth of them would be more."""
 SAMPLES_MIN = 20
+SECONDS_MIN = 600.0
+"""After warm-up: within less a process that still fills its caches looks as one that leaks."""
 FLAT, GROWS, UNKNOWN = "flat", "GROWS", "not known: run longer"
 PAGE_SECONDS = 4.0
 
@@ -186,9 +188,9 @@ def run(options: argparse.Namespace, home: Path) -> list[Watched]:
                 print(f"  {at / 60:5.1f} min: daemon {watched[0].rss_mib[-1]:.0f} MiB, {watched[0].files[-1]} files; "
                       f"{churn.done}", flush=True)  # fmt: skip
             pause.wait(options.every)
-        for one in (play.daemon, *agents):
-            assert one.is_running, one.tail()
-            assert "Traceback" not in one.text(), one.tail()
+        for process in (play.daemon, *agents):
+            assert process.is_running, process.tail()
+            assert "Traceback" not in process.text(), process.tail()
         print(f"while: {churn.done}; load average {os.getloadavg()[0]:.1f}")
     return watched
 
@@ -209,7 +211,7 @@ def verdict(watched: list[Watched], *, warm_up_seconds: float) -> set[str]:
                 found.add(UNKNOWN)
                 continue
             slope = slope_of(at[late], values[late])
-            word = word_of(slope, bound)
+            word = word_of(slope, bound) if at[late][-1] - at[late][0] >= SECONDS_MIN else UNKNOWN
             found.add(word)
             print(f"{one.name:10} {what:6} {values[late][0]:8.1f} {values[late][-1]:8.1f}   {slope}   {word}")
     return found
