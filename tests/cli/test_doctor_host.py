@@ -242,7 +242,7 @@ def test_a_host_is_what_its_settings_files_say(tmp_path: Path):
     places["agent"].write_text('daemon_urls = ["https://a:1", "https://b:1"]\n')
     names = [job.name for job in host_jobs(asked, places)]
     urls = ["daemon https://a:1", "daemon https://b:1"]
-    assert names == ["settings", "node", "devices", "gpus", "spool room", *urls, "daemon"]
+    assert names == ["settings", "node", "devices", "gpus", "spool room", "enrolment", *urls, "daemon"]
     places["agent"].unlink()
     places["daemon"].write_text("broken")
     assert [job.name for job in host_jobs(asked, places)] == ["settings", "daemon"]
