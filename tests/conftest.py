@@ -13,8 +13,10 @@ from tests.cluster.fixtures import module_space, plane, space
 from trimtab.store.database import Database, open_database
 
 HERE = Path(__file__).parent
-WITH_SERVERS = ("alertmanager", "alerts", "dashboards", "demo", "enrol", "guest", "pair", "system")
+WITH_SERVERS = ("alertmanager", "alerts", "dashboards", "demo", "guest", "pair", "system")
 """Folders whose tests wait for servers most of the time: `make test` runs them beside those that compute."""
+WITH_PROCESSES = ("enrol", "limits", "packages", "security", "tls")
+"""Folders whose tests start agents, daemons and builds of their own: they run with those of the real control plane."""
 
 __all__ = ["module_space", "plane", "space"]  # pytest finds fixtures by name here
 
@@ -27,6 +29,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.relative_to(HERE).parts[0] in WITH_SERVERS:
             item.add_marker("servers")
+        if item.path.relative_to(HERE).parts[0] in WITH_PROCESSES:
+            item.add_marker("processes")
         if "plane" in getattr(item, "fixturenames", ()):
             item.add_marker("cluster")
     if not os.environ.get("TRIMTAB_LONG"):

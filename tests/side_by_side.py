@@ -1,4 +1,4 @@
-"""All tests as three runs at once: the real control plane, other servers (both mostly wait), and those that compute.
+"""All tests as three runs at once: the real control plane and processes, servers (both mostly wait), the rest.
 
 `make test` runs it; each line is led by its run's name, and what failed is named once more at the end. What failed
 beside others is tried once more, alone on the machine: three runs on two cores can hold a server up for longer than a
@@ -13,9 +13,9 @@ import threading
 from dataclasses import dataclass, field
 
 RUNS = {
-    "cluster": "cluster",
+    "cluster": "cluster or processes",
     "servers": "servers and not cluster",
-    "rest": "not cluster and not servers",
+    "rest": "not cluster and not processes and not servers",
 }
 """Name of the run -> which marks it takes (`-m`)."""
 NOTHING_RAN = 5
