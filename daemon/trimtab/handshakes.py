@@ -132,7 +132,10 @@ def sentence_of(
 
     `is_shown`: a client certificate was shown. `now`: what this host's clock says, where a wrong one may be the reason.
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None  # no address at all: whoever was given it says so
     trouble = trouble_of(error, is_tls=parts.scheme == "https")
     if trouble is None or (trouble is Trouble.RESET and not is_shown):
         return None  # any connection may be reset

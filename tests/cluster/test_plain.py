@@ -197,7 +197,7 @@ def test_what_a_person_resumed_or_suspended_is_theirs(hall: Hall) -> None:
     second = hall.command(*command.recommendation.moves, number=12)
     wait_for(lambda: went(lambda: hall.plain.hold(second)), "the room held")
     with pytest.raises(SchedulerRefused, match="Somebody suspended job/train"):
-        hall.plain.submit(second)
+        wait_for(lambda: went(lambda: hall.plain.submit(second)), "the veto seen")
     hall.release(second, CommandState.REFUSED)
     job = space.client.get("jobs", "train", space.namespace)
     assert job["spec"]["suspend"] is True
@@ -217,7 +217,7 @@ def test_a_job_that_a_person_suspended_anew_after_our_stop_stays_so(hall: Hall) 
     for suspend in (False, True):
         space.client.patch("jobs", "train", {"spec": {"suspend": suspend}}, space.namespace, fieldManager="kubectl")
     with pytest.raises(SchedulerRefused, match="Somebody suspended job/train since R11 suspended it: a veto"):
-        hall.plain.submit(command)
+        wait_for(lambda: went(lambda: hall.plain.submit(command)), "the veto seen")
     hall.release(command, CommandState.REFUSED)
     assert space.client.get("jobs", "train", space.namespace)["spec"]["suspend"] is True
 
