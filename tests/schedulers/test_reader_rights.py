@@ -48,4 +48,6 @@ def test_an_agent_that_is_given_the_kernel_log_may_open_it() -> None:
     assert "/dev/kmsg" in {one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
     (container,) = spec["containers"]
     # The device cgroup lets nothing less open it; what `privileged` makes meaningless is not written beside it.
-    assert container["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    # The image's own user is not root, and the device and the spool on the node are root's.
+    root = {"runAsUser": 0, "runAsGroup": 0}
+    assert container["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True, **root}
