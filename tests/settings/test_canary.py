@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.system.processes import Daemon, eventually, verb
+from tests.system.processes import Daemon, Running, eventually, verb
 
 CANARY = "canary-4f9c1e77d2-secret"
 
@@ -67,16 +67,21 @@ def test_no_path_of_a_running_daemon_shows_a_secret(tmp_path: Path, daemon: Daem
 
 @pytest.mark.parametrize(
     "words", [("daemon", "--log-level", "debug"), ("db", "check"), ("db", "backup"), ("settings", "show")]
-)
+)  # a daemon waits for its database until it is stopped
 def test_a_databases_password_is_in_no_error(tmp_path: Path, words: tuple[str, ...]):
     file = tmp_path / "daemon.toml"
     file.write_text(
         f'state_directory = "{tmp_path / "state"}"\n'
         f'[store]\nurl = "postgresql://trimtab:{CANARY}@127.0.0.1:9/trimtab"\n'
     )
-    done = verb(*words, "--settings", str(file), home=tmp_path)
-    assert done.stdout + done.stderr != ""
-    assert CANARY not in done.stdout + done.stderr
+    running = Running(*words, "--settings", str(file), home=tmp_path, name="verb", env={})
+    running.start()
+    try:
+        eventually(lambda: "out of reach" in running.text() or not running.is_running, said=running.tail)
+    finally:
+        running.stop()
+    assert running.text() != ""
+    assert CANARY not in running.text()
 
 
 def test_what_ends_a_daemon_shows_no_secret_in_its_traceback(tmp_path: Path):
