@@ -74,6 +74,8 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 class TurnsBacklogsAway:
     """A daemon that has room for what is live alone."""
 
+    url = "http://daemon"
+
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
         self.heard: list[int] = []
