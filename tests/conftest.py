@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from tests import postgres
 from tests.cluster.fixtures import module_space, plane, space
 
@@ -37,6 +38,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         too_long = [item for item in items if item.get_closest_marker("long")]
         items[:] = [item for item in items if item not in too_long]
         config.hook.pytest_deselected(items=too_long)
+
+
+@pytest.fixture(autouse=True)
+def _logging() -> Iterator[None]:
+    """A verb that a test runs in this process sets logging up for itself alone."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.fixture(scope="session")

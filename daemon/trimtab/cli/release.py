@@ -15,9 +15,8 @@ from trimtab.cli.text import say, width
 from trimtab.cli.text_status import release_lines
 from trimtab.cli.values import Span
 from trimtab.clock import SystemClock
-from trimtab.model.board import Board, ReleaseRow
+from trimtab.model.board import NO_SCHEDULER, Board, ReleaseRow
 from trimtab.show.api_types import ReleaseAsked
-from trimtab.show.checks import NO_SCHEDULER
 
 UNREACHABLE = (
     "No scheduler is set up, so this daemon can give nothing back, and nothing was asked for. If it never had one, "

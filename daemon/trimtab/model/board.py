@@ -12,6 +12,9 @@ from trimtab.model.alerts import ForeignAlert, Quiet
 from trimtab.model.command import Command, Mode, Outcome, Refusal
 from trimtab.model.standing import Standing
 
+NO_SCHEDULER = "No scheduler is set up"
+"""So the sentence of a cluster that is watched alone begins."""
+
 
 class CellState(StrEnum):
     """The state of one GPU in the fleet picture, by form: each has its own look."""

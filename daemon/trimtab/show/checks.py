@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trimtab.clock import age_text, count_text
+from trimtab.model.board import NO_SCHEDULER
 from trimtab.show.alertmanager.facts import alerting_checks
 from trimtab.show.api_types import Check
 from trimtab.show.checks_certificates import certificate_checks
@@ -17,8 +18,6 @@ LATE_BEATS = 3
 """A beat is late when it has not ended for this many intervals (and at least ten seconds)."""
 
 INBOX_FULL_RATIO = 0.5
-NO_SCHEDULER = "No scheduler is set up"
-"""So the sentence of a cluster that is watched alone begins."""
 
 
 def daemon_checks(view: DaemonView) -> tuple[Check, ...]:
