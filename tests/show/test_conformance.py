@@ -78,6 +78,10 @@ SCHEMA = schemathesis.openapi.from_dict(openapi_document(ROUTES))
 TAKES_INPUT = [route for route in ROUTES if route.query or route.body or "{id}" in route.path]
 
 
+THE_DOORS_OWN = (414, 431)
+"""An address or a head past the listener's bounds comes to no route, so that no route's document names them."""
+
+
 def try_it(served: Served, route: Route, mode: GenerationMode, webhook_token: str) -> None:
     token = webhook_token if route.scope is Scope.WEBHOOK else TOKEN
 
@@ -91,9 +95,9 @@ def try_it(served: Served, route: Route, mode: GenerationMode, webhook_token: st
     )
     @given(case=SCHEMA[route.path][route.method].as_strategy(generation_mode=mode))
     def one(case: schemathesis.Case) -> None:
-        case.call_and_validate(
-            base_url=served.url, headers={"Authorization": f"Bearer {token}"}, checks=CHECKS, timeout=10
-        )
+        answer = case.call(base_url=served.url, headers={"Authorization": f"Bearer {token}"}, timeout=10)
+        if answer.status_code not in THE_DOORS_OWN:
+            case.validate_response(answer, checks=CHECKS)
 
     one()
 
