@@ -78,8 +78,8 @@ SCHEMA = schemathesis.openapi.from_dict(openapi_document(ROUTES))
 TAKES_INPUT = [route for route in ROUTES if route.query or route.body or "{id}" in route.path]
 
 
-THE_DOORS_OWN = (414, 431)
-"""An address or a head past the listener's bounds comes to no route, so that no route's document names them."""
+THE_DOORS_OWN = (413, 414, 431)
+"""An address, a head or a body past the listener's bounds comes to no route, so that no route's document names them."""
 
 
 def try_it(served: Served, route: Route, mode: GenerationMode, webhook_token: str) -> None:
