@@ -12,8 +12,6 @@ from tests.system.processes import eventually
 
 FIRED = [row for row in HOSTILE if row.fire is not None]
 HELD_UP = "held_up"
-RSS_GROWTH_BYTES_MAX = 96 * 1024 * 1024
-"""Sixteen MiB at a time were sent, and bombs of a GiB."""
 
 
 @pytest.fixture(scope="module")

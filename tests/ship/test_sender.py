@@ -25,18 +25,6 @@ from trimtab.ship.spool import Spool
 
 
 @pytest.fixture
-def spool(tmp_path: Path) -> Iterator[Spool]:
-    made = Spool(tmp_path / "spool", 64 * 1024 * 1024)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def daemon(tmp_path: Path, clock: FakeClock) -> Iterator[Ingest]:
     with ingest(tmp_path, clock=clock) as started:
         yield started
