@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import yaml
-from tests.cluster.client import Client, Json
+from tests.cluster.client import Client, Json, wait_for
 
 FOLDER = Path(__file__).parents[2] / "docs/how-to/kubernetes"
 NOT_RUN_HERE = ("Deployment", "DaemonSet", "PersistentVolumeClaim", "Service", "ConfigMap", "Kustomization")
@@ -39,7 +39,15 @@ def install(client: Client) -> None:
 
 
 def remove(client: Client) -> None:
-    """Take them away again; the namespace stays."""
-    for one in documents():
-        if one["kind"] != "Namespace":
-            client.delete(PLURALS[one["kind"]], one["metadata"]["name"], one["metadata"].get("namespace"))
+    """Take them away again; the namespace stays. What a finalizer still holds is waited for: the next to install
+    would take it for present.
+    """
+    gone = [one for one in documents() if one["kind"] != "Namespace"]
+    for one in gone:
+        client.delete(*_place(one))
+    wait_for(lambda: all(client.find(*_place(one)) is None for one in gone), "the deploy manifests gone")
+
+
+def _place(document: Json) -> tuple[str, str, str | None]:
+    metadata = document["metadata"]
+    return PLURALS[document["kind"]], metadata["name"], metadata.get("namespace")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -12,8 +13,9 @@ from tests.oncall.server import Receiver, Reply, Request, serving
 
 from trimtab.errors import DecisionRefused
 from trimtab.model.advice import Severity
-from trimtab.model.oncall import Pager
+from trimtab.model.oncall import Pager, Verb
 from trimtab.settings.oncall import OnCallSettings
+from trimtab.show import api_oncall
 from trimtab.show.oncall.bell import DRILL_KEPT_SECONDS
 from trimtab.show.oncall.heartbeat import Heartbeat, NoHeartbeat
 from trimtab.store.tables_outbox import incidents, outbox
@@ -105,6 +107,31 @@ def test_a_drill_can_be_ended_before_its_time_and_nothing_else_can(hall: Hall):
     hall.beat(a_fault())
     with pytest.raises(DecisionRefused, match="There is no drill I2"):
         hall.bell.end_drill(2, at=hall.clock.now())
+
+
+def test_who_asks_while_it_ends_sees_no_end_without_the_letters_that_tell_it(hall: Hall):
+    """`trimtab drill` stops following at the first closed incident of which nothing is on its way."""
+    number = drilled(hall).number
+    hall.deliver()
+
+    class EndsMeanwhile:
+        """Between any two looks of one answer the drill ends."""
+
+        def _ended(self, found):
+            if hall.history.incident(number).is_open:
+                hall.bell.end_drill(number, at=hall.clock.now())
+            return found
+
+        def incident(self, which: int):
+            return self._ended(hall.history.incident(which))
+
+        def letters(self, *, incident: int):
+            return self._ended(hall.history.letters(incident=incident))
+
+    people = SimpleNamespace(oncall=SimpleNamespace(memory=EndsMeanwhile()))
+    story = api_oncall._story(people, hall.history.incident(number))
+    verbs = {letter.verb for letter in story.letters}
+    assert story.incident.is_open or Verb.RESOLVE in verbs
 
 
 def test_where_alertmanager_pages_a_drill_goes_there(hall: Hall):

@@ -181,6 +181,8 @@ class Courier:
         answer = peer.post(self._url, data=encode_reports(batch), headers=headers)
         if answer.status_code == 200:
             self.acknowledged |= set(answer.json()["acknowledged"])
+        elif answer.status_code == 503 and "Retry-After" in answer.headers:
+            self._stop.wait(0.05)  # a PostgreSQL server may take a moment to see that the killed one is gone
         else:
             self.refused.append(answer.text)
 

@@ -65,6 +65,12 @@ class Scene:
         self.ward.break_gpus(1)
         return eventually(lambda: next(iter(self.open_pages() - before), None), said=self.ward.daemon.tail)
 
+    def has_node(self, name: str) -> None:
+        """It reports, also where no test before this one made it do so."""
+        if self.ward.daemon.node(name) is None:
+            self.ward.report(name)
+            eventually(lambda: self.ward.daemon.node(name), said=self.ward.daemon.tail)
+
     def number(self, key: str) -> int:
         return int(key.rpartition("-I")[2])
 
@@ -212,6 +218,7 @@ def test_it_is_acknowledged_by_the_button_in_slack_and_a_replay_is_refused(scene
 
 
 def test_the_drill_goes_the_whole_way_is_labelled_and_leaves_nothing(scene: Scene) -> None:
+    scene.has_node("n0001")
     before = scene.ward.daemon.get("/api/v1/findings", dict, state="all")["findings"]
     metrics = scene.ward.daemon.ask("GET", "/metrics").text
     open_before = scene.open_pages()
@@ -238,6 +245,7 @@ def test_the_drill_goes_the_whole_way_is_labelled_and_leaves_nothing(scene: Scen
 
 
 def test_a_drill_on_what_is_not_there_says_so(scene: Scene) -> None:
+    scene.has_node("n0001")
     assert "n0001 has no GPU 7; its GPUs are 0" in scene.ward.verb("drill", "xid79", "n0001/7", code=4)
     assert "No node gpu-99 reports here" in scene.ward.verb("drill", "xid79", "gpu-99", code=4)
 

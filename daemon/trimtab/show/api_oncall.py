@@ -226,6 +226,7 @@ def _incident(people: People, call: Call) -> Incident:
 
 
 def _story(people: People, found: Incident) -> IncidentStory:
+    """The incident as it is now, then its letters: one that is closed is shown with those that say so."""
     memory = _desk(people).memory
-    letters = memory.letters(incident=found.number)
-    return IncidentStory(incident=memory.incident(found.number) or found, letters=tuple(reversed(letters)))
+    incident = memory.incident(found.number) or found
+    return IncidentStory(incident=incident, letters=tuple(reversed(memory.letters(incident=found.number))))
