@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 
+from tests.builders import CLUSTER, a_delivery, a_report
 from tests.fakes.clock import START, FakeClock
 
+from trimtab.keeping import keeping_of
+from trimtab.settings import DaemonSettings
+from trimtab.store.database import open_database
+from trimtab.store.history import History
+from trimtab.store.journal import Journal
 from trimtab.timekeeping import HOLD_SECONDS, HistoryClock, Hold
 
 
@@ -93,7 +100,7 @@ def test_small_corrections_of_the_clock_are_no_news() -> None:
 
 def test_history_ages_with_the_time_that_was_lived_through_and_not_with_the_clock() -> None:
     clock = FakeClock()
-    ages = HistoryClock(clock, newest=START)
+    ages = HistoryClock(clock, lived_until=START)
     clock.advance(3600.0)
     assert ages.now() == START + timedelta(hours=1)
     clock.jump(86400.0 * 30)
@@ -106,7 +113,7 @@ def test_history_ages_with_the_time_that_was_lived_through_and_not_with_the_cloc
 
 def test_time_that_the_daemon_was_down_makes_no_history_old() -> None:
     clock = FakeClock()
-    ages = HistoryClock(clock, newest=START - timedelta(days=9))
+    ages = HistoryClock(clock, lived_until=START - timedelta(days=9))
     assert ages.now() == START - timedelta(days=9)
     clock.advance(60.0)
     assert ages.now() == START - timedelta(days=9) + timedelta(seconds=60)
@@ -114,4 +121,22 @@ def test_time_that_the_daemon_was_down_makes_no_history_old() -> None:
 
 def test_a_newest_report_that_came_under_a_wrong_clock_is_no_later_than_now() -> None:
     clock = FakeClock()
-    assert HistoryClock(clock, newest=START + timedelta(days=400)).now() == START
+    assert HistoryClock(clock, lived_until=START + timedelta(days=400)).now() == START
+
+
+def test_a_restart_under_a_clock_that_is_ahead_deletes_nothing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    database = open_database("sqlite:///trimtab.db", state_directory=tmp_path)
+    book = Journal(database)
+    book.append([a_delivery(a_report(sequence=1, at=START), received_at=START)])
+    clock.jump(86400.0 * 400)
+    book.append([a_delivery(a_report(sequence=2, at=clock.now()), received_at=clock.now())])
+    for _ in range(2):  # the daemon starts twice; the clock is still wrong
+        settings = DaemonSettings(cluster=CLUSTER)
+        history = History(database, cluster=CLUSTER)
+        keeping = keeping_of(settings, database=database, history=history, clock=clock)
+        for chore in keeping.chores:
+            chore.run()
+        clock.advance(3600.0)
+    assert [one.report.sequence for one in book.tail(START)] == [1, 2]
+    database.close()

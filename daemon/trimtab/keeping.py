@@ -71,7 +71,7 @@ def keeping_of(
     """
     in_force = in_force or (lambda: settings)
     journal = journal or Journal(database)
-    ages = HistoryClock(clock, newest=journal.newest_received_at())
+    ages = HistoryClock(clock, lived_until=journal.lived_until())
     past, wanted, ended = Past(database, history), settings.rollup, threading.Event()
     watch = DiskWatch(in_force, quota=Quota(database, settings.disk), clock=clock, ended=ended)
     disk, prune = disk_beat(watch, settings, clock), _prune_of(in_force, journal, ages)

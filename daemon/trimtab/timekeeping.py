@@ -87,11 +87,11 @@ class HistoryClock:
     back. History is kept a little longer where the daemon was down: by as much as it was.
     """
 
-    def __init__(self, clock: Clock, *, newest: datetime | None) -> None:
-        """`newest`: when the newest report that is kept came in; None = nothing is kept."""
+    def __init__(self, clock: Clock, *, lived_until: datetime | None) -> None:
+        """`lived_until`: `Journal.lived_until`: a clock that was set before a restart counts for no more after it."""
         now = clock.now()
         self._clock = clock
-        self._from = now if newest is None else min(newest, now)
+        self._from = now if lived_until is None else min(lived_until, now)
         self._from_seconds = clock.monotonic_seconds()
 
     def now(self) -> datetime:

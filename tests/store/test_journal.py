@@ -218,3 +218,21 @@ def test_a_closed_server_is_a_store_error_and_nothing_is_half_stored(database: D
     with pytest.raises(StoreError):
         book.append([a_delivery(a_report(events=(an_xid(),)))])
     assert sequences_in(database) == []
+
+
+def at_day(day: float, sequence: int) -> Delivery:
+    return a_delivery(a_report(sequence=sequence, at=START), received_at=START + timedelta(days=day))
+
+
+def test_a_gap_of_more_than_a_day_makes_no_report_older(database: Database) -> None:
+    book = Journal(database)
+    assert book.lived_until() is None
+    book.append([at_day(day, number) for number, day in enumerate([0.0, 0.5, 1.4, 2.3], start=1)])
+    assert book.lived_until() == START + timedelta(days=2.3)  # nights in which nobody reports are time like any other
+    book.append([at_day(day, number) for number, day in enumerate([400.0, 400.5], start=5)])
+    # The clock was set a year ahead, or nothing ran for a year: half a day more was lived through.
+    assert book.lived_until() == START + timedelta(days=2.8)
+    book.append([at_day(day, number) for number, day in enumerate([800.25, 801.0], start=7)])
+    assert book.lived_until() == START + timedelta(days=3.55)
+    book.prune(START + timedelta(days=300))  # what came before the gap is gone: the gap is no matter any more
+    assert book.lived_until() == START + timedelta(days=401.25)

@@ -28,6 +28,7 @@ NAME_CHARACTERS_MAX = 253
 _INTEGER_MAX = 2**63 - 1
 _TRIED = "tried"
 _SKEW_MAX = timedelta(minutes=5)
+_GAP_MS = 24 * 3600 * 1000
 
 Key = tuple[str, str, str, int]
 
@@ -115,11 +116,31 @@ class Journal:
         found = [self._delivery(row) for row in page]
         return tuple(one for one in found if one is not None and one.at >= since), page[-1].id if page else last_id
 
-    def newest_received_at(self) -> datetime | None:
-        """When the newest report that is kept came in."""
+    def lived_until(self) -> datetime | None:
+        """When the newest report that is kept came in, less every gap of over a day before it; None = nothing is kept.
+
+        In such a gap no daemon ran, or somebody set the clock: neither makes a report any older. Walks the index by
+        days, not the rows.
+        """
+        received = journal.c.received_at_ms
         with self._database.read() as connection:
-            newest_ms = connection.execute(sa.select(sa.func.max(journal.c.received_at_ms))).scalar_one_or_none()
-        return None if newest_ms is None else from_unix_ms(newest_ms)
+
+            def reach(function: Any, *where: Any) -> int | None:  # noqa: ANN401 - parts of a statement
+                found: int | None = connection.execute(sa.select(function(received)).where(*where)).scalar_one_or_none()
+                return found
+
+            at_ms = newest_ms = reach(sa.func.max)
+            if at_ms is None or newest_ms is None:
+                return None
+            skipped_ms = 0
+            while True:
+                begins_ms = reach(sa.func.min, received >= at_ms - _GAP_MS, received <= at_ms) or at_ms
+                before_ms = reach(sa.func.max, received < begins_ms)
+                if before_ms is None:
+                    return from_unix_ms(newest_ms - skipped_ms)
+                if begins_ms - before_ms > _GAP_MS:
+                    skipped_ms += begins_ms - before_ms
+                at_ms = before_ms
 
     def prune(self, before: datetime) -> int:
         """Forget reports received before `before`, a few thousand a transaction; how many there were."""
