@@ -17,6 +17,7 @@ import structlog
 
 from trimtab import __version__, logs
 from trimtab.agent_reload import reload_of
+from trimtab.allocator import Trimmer
 from trimtab.clock import Clock, SystemClock
 from trimtab.collect import catalog
 from trimtab.collect.catalog import Collectors
@@ -268,7 +269,9 @@ class AgentProcess:
         self._service.ready()
         vital = [self._reading.name, self._shipping.name]
         watchdog = Watchdog(self._service, beats, vital=vital, notice=self._trouble)
+        trimmer = Trimmer(self._clock)
         while not self._service.wait(1.0):
+            trimmer.tend()
             dead = [beat.name for beat in beats if not beat.is_alive]
             if dead:
                 raise AgentDied(f"the {dead[0]} beat of the agent died; its traceback is above")

@@ -11,6 +11,7 @@ import structlog
 
 from trimtab import __version__
 from trimtab.admission import admissions_of
+from trimtab.allocator import Trimmer
 from trimtab.central import Central, Parts
 from trimtab.certificates import Certificates
 from trimtab.chores import Chore, slow_work
@@ -172,8 +173,10 @@ class Daemon:
         self._say_where()
         self._service.ready()
         watchdog = Watchdog(self._service, self._beats, notice=lambda: doing(self._reload.trouble, self._box.latest()))
+        trimmer = Trimmer(SystemClock())
         while not self._service.wait(1.0):
             self._fail_if_dead()
+            trimmer.tend()
             reload_if_asked(self._service, self._reload, also=self._certificates.reload)
             watchdog.watch(self._beats)
             watchdog.feed()

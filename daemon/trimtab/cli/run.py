@@ -17,7 +17,9 @@ def agent(settings_file: str | None, once: bool, is_printing: bool) -> None:
               trimtab agent --settings /etc/trimtab/agent.toml
     """
     from trimtab.agent import command  # noqa: PLC0415 - loaded only for this verb
+    from trimtab.allocator import use_few_arenas  # noqa: PLC0415
 
+    use_few_arenas()
     command(settings_file, is_once=once, is_printing=is_printing)
 
 
@@ -48,6 +50,7 @@ def daemon(settings_file: str, log_level: str | None) -> None:
     from msgspec.structs import replace  # noqa: PLC0415
 
     from trimtab import logs  # noqa: PLC0415
+    from trimtab.allocator import use_few_arenas  # noqa: PLC0415
     from trimtab.loop import starting  # noqa: PLC0415
     from trimtab.pair import run  # noqa: PLC0415
     from trimtab.service import Service  # noqa: PLC0415
@@ -57,6 +60,7 @@ def daemon(settings_file: str, log_level: str | None) -> None:
         found = load(Path(settings_file), DaemonSettings, is_start=True)
         return replace(found, log=replace(found.log, level=log_level)) if log_level else found
 
+    use_few_arenas()
     settings = read()
     logs.setup(level=settings.log.level, form=settings.log.form, identifier="trimtab-daemon")
     logs.hear_all()
