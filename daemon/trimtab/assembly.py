@@ -140,6 +140,7 @@ class Daemon:
             started_at=self._started_at,
             rollup=self._keeping.facts,
             door_answers=lambda: self._door.refusals.answers_total(),  # noqa: PLW0108 - there is no door yet
+            enrolment_answers=lambda: dict(self._admissions.desk.answers_total),
             settings=lambda: self._reload.facts(),  # noqa: PLW0108 - nor a reload
             certificates=self._certificates.facts,
             disk=self._keeping.disk.facts,

@@ -84,6 +84,7 @@ class Vantage:
     oncall: OnCallLook | None = None
     rollup: Callable[[], RollupFacts | None] = lambda: None
     door_answers: Callable[[], Mapping[str, int]] = dict
+    enrolment_answers: Callable[[], Mapping[str, int]] = dict
     settings: Callable[[], SettingsFacts | None] = lambda: None
     pair: Callable[[], PairFacts | None] = lambda: None
     certificates: Callable[[], tuple[CertificateFacts, ...]] = tuple
@@ -133,6 +134,7 @@ class Vantage:
             rollup=self.rollup(),
             settings=self.settings(),
             door_answers_total=self.door_answers(),
+            enrolment_answers_total=self.enrolment_answers(),
             pair=self.pair(),
             limits=LimitsFacts(disk=self.disk(), crowds=tuple(_crowd_facts(one) for one in self.crowds())),
         )

@@ -71,7 +71,9 @@ def test_each_no_has_its_number_and_its_sentence_and_is_told_to_the_audit(gate_o
     gate.registrar.revoke("gpu-07", by="anna", why="sold")
     assert [what for what, _ in gate.refusals] == ["refused a join"] * 4
     assert [why.partition(":")[0] for _, why in gate.refusals] == ["gpu-08", "gpu-07", "gpu-07", "gpu-09"]
-    assert gate.desk.counts.refused_total == {
+    assert gate.desk.answers_total == {
+        "joined": 1,
+        "renewed": 0,
         "other_node": 1,
         "used": 1,
         "unknown": 1,

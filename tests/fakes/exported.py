@@ -128,6 +128,7 @@ FACTS = DaemonFacts(
     snapshot_age_seconds=1.0,
     scheduler_failures_total=0,
     scrape_failures_total={"gpu-03": 2},
+    enrolment_answers_total={"joined": 12, "renewed": 3, "used": 1},
     door_answers_total={"signed_in": 9, "wrong": 4, "held_up": 1, "forged_headers": 2, "role": 3, "other_page": 0},
     board_readers=1,
     page_url="https://trimtab.example",

@@ -70,16 +70,6 @@ class EnrolBody(msgspec.Struct, frozen=True, kw_only=True):
     csr: Annotated[str, Meta(max_length=16 * 1024)] = ""
 
 
-@dataclass(slots=True)
-class EnrolCounts:
-    """Counts over the life of the process; the exposition reads them."""
-
-    joined_total: int = 0
-    renewed_total: int = 0
-    refused_total: dict[str, int] = field(default_factory=dict)
-    """Reason -> answers."""
-
-
 @dataclass(slots=True, kw_only=True)
 class EnrolDesk:
     """One request after the other, from its token to its answer."""
@@ -93,7 +83,8 @@ class EnrolDesk:
     """Hears of each refusal: the peer, what was asked for, the sentence. May write to the store."""
     client_rule: ClientRule | None = None
     """What is asked of the client certificate that a renewal comes with; None = nothing."""
-    counts: EnrolCounts = field(default_factory=EnrolCounts)
+    answers_total: dict[str, int] = field(default_factory=lambda: {"joined": 0, "renewed": 0})
+    """Answers over the life of the process: joined, renewed, or why not; counted on the listener's loop alone."""
 
     def why_not(self, token: str) -> str:
         """Why a credential that is known opens nothing, as a sentence; empty where it is not known."""
@@ -119,30 +110,37 @@ class EnrolDesk:
 
     async def enroll(self, request: Request) -> Response:
         """A join token in, an admission out."""
-        return await self._answer(request, "a join", self._join)
+        return await self._answer(request, "a join", self._join, "joined")
 
     async def renew(self, request: Request) -> Response:
         """A good credential in, an admission out."""
         shown = getattr(request.state, PEER, None)
-        return await self._answer(request, "a renewal", partial(self._renew, shown))
+        return await self._answer(request, "a renewal", partial(self._renew, shown), "renewed")
 
-    async def _answer(self, request: Request, what: str, do: Callable[[str, JoinAsked], Admission]) -> Response:
+    async def _answer(
+        self, request: Request, what: str, do: Callable[[str, JoinAsked], Admission], done: str
+    ) -> Response:
         peer = request.client.host if request.client else ""
         try:
             token, asked = _bearer(request), self._asked(await _body(request), peer)
             admission = await run_in_threadpool(self._bounded, peer, what, do, token, asked)
         except EnrolmentRefused as no:
-            self.counts.refused_total[no.reason] = self.counts.refused_total.get(no.reason, 0) + 1
+            self._count(no.reason)
             return _no(no.status, str(no), no.reason)
         except StoreError as error:
+            self._count("database")
             return _no(503, f"The database cannot be asked now: {error}", "database", {"Retry-After": "5"})
         except ClientDisconnect:
             return Response(status_code=499)
         except TrimtabError as error:
             seconds = getattr(error, "retry_after_seconds", 60)
-            self.counts.refused_total["too_many"] = self.counts.refused_total.get("too_many", 0) + 1
+            self._count("too_many")
             return _no(429, str(error), "too_many", {"Retry-After": str(seconds)})
+        self._count(done)
         return Response(msgspec.json.encode(admission), media_type="application/json")
+
+    def _count(self, answer: str) -> None:
+        self.answers_total[answer] = self.answers_total.get(answer, 0) + 1
 
     def _bounded(
         self, peer: str, what: str, do: Callable[[str, JoinAsked], Admission], token: str, asked: JoinAsked
@@ -164,7 +162,6 @@ class EnrolDesk:
 
     def _join(self, token: str, asked: JoinAsked) -> Admission:
         admission = self.office.join(replace(asked, token_sha256=digest_of(secret_of(token))))
-        self.counts.joined_total += 1
         log.info("a node is enrolled", node=admission.node, peer=asked.peer, until=str(admission.expires_at))
         return admission
 
@@ -175,7 +172,6 @@ class EnrolDesk:
             sentence = self.known.why_not(token) or objection.sentence
             raise EnrolmentRefused(sentence, status=objection.status, reason="client_certificate")
         admission = self.office.renew(digest_of(token), asked)
-        self.counts.renewed_total += 1
         log.info("a node renewed its credential", node=admission.node, until=str(admission.expires_at))
         return admission
 

@@ -81,6 +81,7 @@ def _fill_facts(families: Families, facts: DaemonFacts) -> None:
     families.add_counts("trimtab_detector_errors_total", facts.detector_errors_total)
     families.add_counts("trimtab_scrape_failures_total", facts.scrape_failures_total)
     families.add_counts("trimtab_door_answers_total", facts.door_answers_total)
+    families.add_counts("trimtab_enrolment_answers_total", facts.enrolment_answers_total)
     for (rule, state), count in sorted(facts.command_changes_total.items()):
         families.add("trimtab_command_changes_total", count, rule, state)
     _fill_parts(families, facts)

@@ -202,6 +202,7 @@ class DaemonFacts:
     """How people reach the page; empty = not said."""
     door_answers_total: Mapping[str, int] = field(default_factory=dict)
     """What the people's door said."""
+    enrolment_answers_total: Mapping[str, int] = field(default_factory=dict)
     oncall: OnCallFacts | None = None
     """None = on-call is not part of this daemon."""
     budget: Budget | None = None

@@ -341,6 +341,8 @@ OWN: tuple[OwnMetric, ...] = (
     # --- people
     OwnMetric(name="trimtab_door_answers_total", labels=("answer",), kind=_COUNTER, daemon=True,
               help="Answers of the door by kind; all but signed_in are refusals (docs/reference/hostile-requests.md)."),
+    OwnMetric(name="trimtab_enrolment_answers_total", labels=("answer",), kind=_COUNTER, daemon=True,
+              help="Answers to nodes that enrol: joined, renewed, or the reason of the refusal."),
     # --- on-call
     OwnMetric(name="trimtab_pager", labels=("pager",), daemon=True,
               help="1 for who pages for what opens now: outbox, alertmanager or none."),
