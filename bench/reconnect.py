@@ -3,7 +3,8 @@
 A real `trimtab daemon`; each agent is the product's own spool and sender: its encoding, its back-off, its order. All
 share this machine's cores, so that by default an agent has one GPU and reports in 30 s. Prints whether every spool is
 drained and when, acknowledged reports that are not stored (each one is looked up), at how many agents the live report
-was the first to be taken, answers 429, and the daemon's RSS before, at most and after.
+was the first to be taken, answers 429, and the daemon's RSS before, at most and after. The first outage also fills the
+daemon's window with history, which it then holds at any load: what a second one adds is what an outage costs.
 """
 
 from __future__ import annotations
@@ -118,23 +119,26 @@ def measure(options: argparse.Namespace, home: Path) -> dict[str, Any]:
         began = time.monotonic()
         while fleet.numbers()["acknowledged"] < 2 * options.agents and time.monotonic() - began < options.limit:
             settle(2.0)
-        before_mib = rss_mib(daemon.pid)
-        say(f"before: all agents report, daemon's RSS {before_mib:.0f} MiB")
-        daemon.kill()
-        kept = sum(fleet.ask("outage"))
-        settle(options.dark_seconds)
-        fleet.ask("forget")
-        earlier = fleet.numbers()
-        say(f"outage of {options.outage_minutes:g} min: {kept} reports kept; every agent backs off by now")
-        return drain(daemon, fleet, options, before_mib=before_mib, earlier=earlier)
+        outages: list[dict[str, Any]] = []
+        for _ in range(options.outages):
+            outages.append(suffer(daemon, fleet, options))
+            say(", ".join(f"{name} {value:,.1f}" for name, value in outages[-1].items()))
+        return {"outages": outages, **account(daemon, fleet, options)}
     finally:
         fleet.close()
         daemon.close()
 
 
-def drain(
-    daemon: Daemon, fleet: Fleet, options: argparse.Namespace, *, before_mib: float, earlier: dict[str, Any]
-) -> dict[str, Any]:
+def suffer(daemon: Daemon, fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
+    """One outage, until every spool is drained and some time after."""
+    before_mib = rss_mib(daemon.pid)
+    say(f"before: all agents report, daemon's RSS {before_mib:.0f} MiB")
+    daemon.kill()
+    kept = sum(fleet.ask("outage"))
+    settle(options.dark_seconds)
+    fleet.ask("forget")
+    earlier = fleet.numbers()
+    say(f"outage of {options.outage_minutes:g} min: {kept} reports kept; every agent backs off by now")
     began = time.monotonic()
     daemon.up()
     up_seconds = time.monotonic() - began
@@ -153,41 +157,47 @@ def drain(
         settle(SAMPLE_SECONDS)
     settle(options.after_seconds)
     daemon.fail_if_ended()
-    after_mib = rss_mib(daemon.pid)
     last = fleet.numbers()
     first = sorted(at - began for at in last["first"])
-    busiest = (
-        max((sum(second <= at < second + 1 for at in first) for second in range(int(first[-1]) + 1)), default=0)
-        if first
-        else 0
-    )
-    acknowledged: dict[str, set[int]] = {}
-    for share in fleet.ask("acknowledged"):
-        acknowledged |= share
-    fleet.close()
-    stored, doubled = stored_by(daemon)
-    lost = sum(len(mine - stored.get(node, set())) for node, mine in acknowledged.items())
     return {
-        "agents": options.agents,
         "drained_seconds": drained_seconds,
         "daemon_up_seconds": up_seconds,
         "live_delay_seconds_p50": quantile(delays, 0.5),
         "live_delay_seconds_p99": quantile(delays, 0.99),
         "live_delay_seconds_max": max(delays, default=float("nan")),
         "first_contacts_seconds_p50": statistics.median(first) if first else float("nan"),
-        "first_contacts_in_the_busiest_second": busiest,
+        "first_contacts_in_the_busiest_second": busiest_second(first),
         "answers_429": last["put_off"] - earlier["put_off"],
         "failures": last["failed"] - earlier["failed"],
         "rss_before_mib": before_mib,
         "rss_peak_mib": peak_mib,
-        "rss_after_mib": after_mib,
+        "rss_after_mib": rss_mib(daemon.pid),
+        "agents_whose_live_report_was_first": last["live_first"],
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def busiest_second(first: list[float]) -> int:
+    if not first:
+        return 0
+    return max(sum(second <= at < second + 1 for at in first) for second in range(int(first[-1]) + 1))
+
+
+def account(daemon: Daemon, fleet: Fleet, options: argparse.Namespace) -> dict[str, Any]:
+    """Each report that an agent was told is safe, looked up."""
+    dropped = fleet.numbers()["dropped"]
+    acknowledged: dict[str, set[int]] = {}
+    for share in fleet.ask("acknowledged"):
+        acknowledged |= share
+    fleet.close()
+    stored, doubled = stored_by(daemon)
+    return {
+        "agents": options.agents,
         "acknowledged": sum(len(mine) for mine in acknowledged.values()),
         "stored": sum(len(theirs) for theirs in stored.values()),
-        "lost": lost,
+        "lost": sum(len(mine - stored.get(node, set())) for node, mine in acknowledged.items()),
         "doubled": doubled,
-        "agents_whose_live_report_was_first": last["live_first"],
-        "dropped": last["dropped"],
-        "load_average": os.getloadavg()[0],
+        "dropped": dropped,
     }
 
 
@@ -216,6 +226,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--gpus", type=int, default=1, help="GPUs an agent (default 1)")
     parser.add_argument("--values", type=int, default=10, help="values a GPU (default 10)")
     parser.add_argument("--interval", type=float, default=30.0, help="seconds between two reports of an agent")
+    parser.add_argument("--outages", type=int, default=2, help="one after the other (default 2)")
     parser.add_argument("--outage-minutes", type=float, default=10.0)
     parser.add_argument("--dark-seconds", type=float, default=35.0, help="real outage, so that all back off")
     parser.add_argument("--after-seconds", type=float, default=20.0, help="rest before RSS is read again")
@@ -236,18 +247,23 @@ def main() -> None:
         result = measure(options, home)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+    outages = result.pop("outages")
     if options.json:
-        shown = {name: None if isinstance(one, float) and math.isnan(one) else one for name, one in result.items()}
-        print(json.dumps(shown))
+        print(json.dumps({**result, "outages": [without_nan(one) for one in outages]}))
         return
     for name, value in result.items():
-        print(f"{name:40} {value:,.2f}" if isinstance(value, float) else f"{name:40} {value:,}")
-    is_flat = float(result["rss_peak_mib"]) < 2 * float(result["rss_before_mib"])
-    is_drained = not math.isnan(result["drained_seconds"])
-    print(f"all spools drained: {is_drained}; lost: {result['lost']}; live first at "
-          f"{result['agents_whose_live_report_was_first']} of {result['agents']}; "
-          f"RSS stayed below twice what it was: {is_flat}")  # fmt: skip
+        print(f"{name:40} {value:,}")
+    for name in outages[0]:
+        print(f"{name:40} " + "  then  ".join(f"{one[name]:,.1f}" for one in outages))
+    is_drained = not any(math.isnan(one["drained_seconds"]) for one in outages)
+    before_mib, peak_mib, after_mib = (outages[-1][f"rss_{when}_mib"] for when in ("before", "peak", "after"))
+    print(f"all spools drained: {is_drained}; lost: {result['lost']}; RSS at most {peak_mib / before_mib:.2f} and in "
+          f"the end {after_mib / before_mib:.2f} of what it was before the last outage")  # fmt: skip
     sys.exit(0 if is_drained and not result["lost"] else 1)
+
+
+def without_nan(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(one, float) and math.isnan(one) else one for name, one in row.items()}
 
 
 if __name__ == "__main__":

@@ -54,6 +54,18 @@ class Daemon:
         self.shift.add(self.journal.append(found).new)
 
 
+def assert_counted_once(database: Database, heard: list[Delivery], boards: list[Board]) -> None:
+    """The first ten minutes are what an oracle makes of all that was heard."""
+    begin = unix_ms(START)
+    wanted = Oracle(heard, boards, hold_ms=round(HOLD_SECONDS * 1000)).rows(begin, begin + 10 * MINUTE_MS)
+    with database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT * FROM gpu_1m").all()
+    found = {(row.at_ms, row.gpu, row.workload): row for row in rows if row.at_ms < begin + 10 * MINUTE_MS}
+    assert sorted(found) == sorted(wanted)
+    for key, counted in wanted.items():
+        assert {state: getattr(found[key], f"{state}_seconds") * 1000 for state in STATES} == counted.state_ms, key
+
+
 def test_the_standby_takes_over_and_every_second_is_counted_once(database: Database) -> None:
     clock = FakeClock()
     first, second = Daemon(database, clock, is_standby=False), Daemon(database, clock, is_standby=True)
@@ -80,14 +92,7 @@ def test_the_standby_takes_over_and_every_second_is_counted_once(database: Datab
     assert set(second.said[:23]) == {STANDING_BY}
     assert second.said[23].startswith("taken over; ")
     assert first.said[-1] == STANDING_BY
-    begin = unix_ms(START)
-    wanted = Oracle(heard, boards, hold_ms=round(HOLD_SECONDS * 1000)).rows(begin, begin + 10 * MINUTE_MS)
-    with database.read() as connection:
-        rows = connection.exec_driver_sql("SELECT * FROM gpu_1m").all()
-    found = {(row.at_ms, row.gpu, row.workload): row for row in rows if row.at_ms < begin + 10 * MINUTE_MS}
-    assert sorted(found) == sorted(wanted)
-    for key, counted in wanted.items():
-        assert {state: getattr(found[key], f"{state}_seconds") * 1000 for state in STATES} == counted.state_ms, key
+    assert_counted_once(database, heard, boards)
     assert second.shift.rollup is not None
     assert second.shift.rollup.waiting_minutes == 0
 

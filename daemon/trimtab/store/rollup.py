@@ -80,7 +80,8 @@ class Rollup:
         self._clock = clock
         self._settings = settings
         self._state = State(database, cluster=cluster)
-        self._slots = Slots(database, cluster=cluster)
+        counted_ms = round(settings.minute_days * _DAY_MS)
+        self._slots = Slots(database, cluster=cluster, clock=clock, counted_ms=counted_ms)
         self._tenures = TenureBook(database, cluster=cluster)
         self._spans = SpanBook(database, self._slots, self._tenures, cluster=cluster)
         self._sums = Sums(database, self._tenures, cluster=cluster)
@@ -91,7 +92,7 @@ class Rollup:
         self._flushed_ms = self._first_open_minute(now_ms)
         self._state.put({_FLUSHED: self._flushed_ms})
         self._spans.recall(self._flushed_ms)
-        self._keep_ms = round(settings.minute_days * _DAY_MS) - HOUR.ms
+        self._keep_ms = counted_ms - HOUR.ms
         self._buffer = Buffer(
             self._slots, cluster=cluster, hold_ms=hold_ms, closed_ms=self._flushed_ms, keep_ms=self._keep_ms
         )
@@ -102,7 +103,7 @@ class Rollup:
         """Steps of the coarser tiers that are to be built, or built anew because minutes changed: of which slots."""
         self._unsummed: set[int] = set()
         self._postponed = 0
-        self._tidied_ms = now_ms - _DAY_MS
+        self._tidied_ms, self._listed_ms = now_ms - _DAY_MS, now_ms
         self._mark_unbuilt()
         self._lock = threading.Lock()
         self._mark_tail(now_ms)
@@ -136,6 +137,11 @@ class Rollup:
             raise
 
     @property
+    def is_stale(self) -> bool:
+        """Whether it is better opened anew, since most of what it remembers is of GPUs that are gone."""
+        return self._slots.is_stale
+
+    @property
     def lag_seconds(self) -> float:
         """How far the newest minute that is written lies back."""
         return max((unix_ms(self._clock.now()) - self._flushed_ms) / 1000, 0.0)
@@ -163,6 +169,9 @@ class Rollup:
         if now_ms - self._tidied_ms >= _DAY_MS:
             self._tenures.tidy()
             self._tidied_ms = now_ms
+        if now_ms - self._listed_ms >= HOUR.ms:
+            self._slots.tidy()
+            self._listed_ms = now_ms
         return f"{minutes} minutes rolled up, {mended} counted anew, {changed} changes of who holds what"
 
     @property

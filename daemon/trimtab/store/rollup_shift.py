@@ -54,8 +54,10 @@ class Shift:
         if self._is_standby():
             self._rollup = None
             return STANDING_BY
-        rollup = None if self._was_clock_set() else self._rollup
-        return rollup.roll() if rollup is not None else self._take_over(self._clock.now())
+        was_set, rollup = self._was_clock_set(), self._rollup
+        if rollup is None or was_set or rollup.is_stale:
+            return self._take_over(self._clock.now())
+        return rollup.roll()
 
     def _was_clock_set(self) -> bool:
         """Whether our clock moved by more than time passed. Then it is as after an absence: the days that were jumped

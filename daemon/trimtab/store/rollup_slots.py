@@ -1,4 +1,8 @@
-"""GPUs by number: a slot in memory at once, a number in the database with the next beat."""
+"""GPUs by number: a slot in memory at once, a number in the database with the next beat.
+
+Clusters whose nodes come and go have new GPUs for ever: those that nobody told of for days are not remembered here, and
+their rows go once nothing is kept of them.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +16,23 @@ import sqlalchemy as sa
 from numpy.typing import NDArray
 from sqlalchemy.engine import Connection
 
+from trimtab.clock import Clock, unix_ms
 from trimtab.errors import StoreError
 from trimtab.model.reading import GpuReading
 from trimtab.store.database import Database
-from trimtab.store.tables_rollup import rollup_gpus
+from trimtab.store.tables_rollup import GPU_TABLES, rollup_gpus
 
 GPUS_PER_NODE_MAX = 512
 """Numbers for the GPUs of one node: a node that invents UUIDs must not fill the database."""
+HEARD_MS = 6 * 3_600_000
+"""How old `heard_ms` may get of a GPU that is told of."""
+MARGIN_MS = 12 * 3_600_000
+"""GPUs are remembered so much longer than the rows that may still be counted anew."""
+QUIET_MAX, QUIET_RATIO_MAX = 100, 0.25
+"""So many slots, and this share of all, may be of GPUs that need not be remembered before all are opened anew."""
+FORGOTTEN_MAX = 5000
+"""Rows of GPUs that go in one transaction."""
+_NODES_MAX = 500
 _MIB = 1048576
 
 
@@ -33,15 +47,22 @@ class Known:
     memory_total_mebibytes: int | None = None
     id: int = 0
     """Its number in the database; 0 = not there yet."""
+    heard_ms: int = 0
+    """About when somebody last told of it, to some hours, as the database has it."""
+    is_told: bool = True
+    """Whether somebody told of it since `tidy`."""
 
 
 class Slots:
     """Node and UUID -> slot (0, 1, 2 …) and number in the database. Any thread."""
 
-    def __init__(self, database: Database, *, cluster: str) -> None:
-        """Know what the database knows. Raises StoreError."""
+    def __init__(self, database: Database, *, cluster: str, clock: Clock, counted_ms: int) -> None:
+        """Know what the database knows of GPUs of which somebody told lately. Rows of the last `counted_ms` may still
+        be counted anew. Raises StoreError.
+        """
         self._database = database
         self._cluster = cluster
+        self._clock = clock
         self._lock = threading.Lock()
         self._by_node: dict[str, dict[str, int]] = {}
         self._known: list[Known] = []
@@ -49,8 +70,13 @@ class Slots:
         self._changed: list[int] = []
         """Slots of which something was learnt; one thread appends, another takes from the front."""
         self._ids: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._remembered_ms = counted_ms + MARGIN_MS
+        self.is_stale = False
+        """Whether so much here is of GPUs that are gone that all is better opened anew; as `tidy` found it."""
+        self._is_full = False
+        """Whether a GPU found no slot, since its node has so many."""
         with database.read() as connection:
-            self._take(connection, after_id=0)
+            self._recall(connection, unix_ms(clock.now()) - self._remembered_ms)
 
     def __len__(self) -> int:
         """How many there are."""
@@ -82,6 +108,7 @@ class Slots:
     def learn(self, slot: int, reading: GpuReading) -> None:
         """Take in what a reading says of the GPU itself, where it is news."""
         known = self._known[slot]
+        known.is_told = True
         if known.memory_total_mebibytes is None and "memory_total_bytes" in reading.values:
             known.memory_total_mebibytes = round(reading.values["memory_total_bytes"] / _MIB)
             self._changed.append(slot)
@@ -100,31 +127,66 @@ class Slots:
         changed = [self._known[slot] for slot in sorted(set(learnt)) if self._known[slot].id]
         if not new and not changed:
             return
-        highest = max((one.id for one in self._known), default=0)
         try:
             with self._database.write() as connection:
                 if new:
                     statement = self._database.insert(rollup_gpus).on_conflict_do_nothing()
-                    connection.execute(statement, [self._row(one) for one in new])
+                    now_ms = unix_ms(self._clock.now())
+                    connection.execute(statement, [{**self._row(one), "heard_ms": now_ms} for one in new])
                 self._update(connection, changed)
         except StoreError:
             self._changed.extend(learnt)
             raise
         with self._database.read() as connection:
-            self._take(connection, after_id=highest)
-            if any(not one.id for one in new):  # another daemon had given some of them their numbers
-                self._take(connection, after_id=0)
+            self._number(connection, new)
+
+    def tidy(self) -> None:
+        """Write down who was told of, and let go of rows of GPUs of which nothing is kept any more.
+
+        For the thread that gives numbers, some times a day. Raises StoreError.
+        """
+        now_ms, known = unix_ms(self._clock.now()), tuple(self._known)
+        told = [one for one in known if one.id and one.is_told and abs(now_ms - one.heard_ms) >= HEARD_MS]
+        if told:
+            statement = sa.update(rollup_gpus).where(rollup_gpus.c.id == sa.bindparam("number")).values(heard_ms=now_ms)
+            with self._database.write() as connection:
+                connection.execute(statement, [{"number": one.id} for one in told])
+        for one in told:
+            one.heard_ms = now_ms
+        for one in known:
+            one.is_told = False
+        quiet = sum(one.id > 0 and one.heard_ms < now_ms - self._remembered_ms for one in known)
+        self.is_stale = quiet > QUIET_MAX + QUIET_RATIO_MAX * len(known) or (self._is_full and quiet > 0)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Rows of GPUs that were last told of before the oldest of all steps that are kept."""
+        oldest = [sa.select(sa.func.min(table.c.at_ms)).scalar_subquery() for table in GPU_TABLES.values()]
+        with self._database.read() as connection:
+            kept_ms = [found for found in connection.execute(sa.select(*oldest)).one() if found is not None]
+            if not kept_ms:
+                return
+            before = rollup_gpus.c.heard_ms < min(kept_ms) - 2 * MARGIN_MS
+            wanted = sa.select(rollup_gpus.c.id).where(rollup_gpus.c.cluster == self._cluster, before)
+            found = connection.execute(wanted.limit(FORGOTTEN_MAX + len(self._known))).scalars()
+            gone = [number for number in found if number not in self._slot_of_id][:FORGOTTEN_MAX]
+        for first in range(0, len(gone), _NODES_MAX):
+            with self._database.write() as connection:
+                some = gone[first : first + _NODES_MAX]
+                connection.execute(sa.delete(rollup_gpus).where(rollup_gpus.c.id.in_(some)))
 
     def _slot(self, node: str, gpu: str, reading: GpuReading | None, index: int | None) -> int | None:
         gpus = self._by_node.setdefault(node, {})
         found = gpus.get(gpu)
         if found is None:
             if len(gpus) >= GPUS_PER_NODE_MAX:
+                self._is_full = True
                 return None
             found = gpus[gpu] = len(self._known)
             self._known.append(Known(node=node, gpu=gpu, index=index))
             if reading is not None:
                 self.learn(found, reading)
+        self._known[found].is_told = True
         return found
 
     def _row(self, one: Known) -> Mapping[str, str | int | None]:
@@ -146,15 +208,28 @@ class Slots:
             statement = sa.update(rollup_gpus).where(rollup_gpus.c.id == sa.bindparam("number")).values(values)
             connection.execute(statement, rows)
 
-    def _take(self, connection: Connection, *, after_id: int) -> None:
-        wanted = (rollup_gpus.c.cluster == self._cluster, rollup_gpus.c.id > after_id)
-        rows = connection.execute(sa.select(rollup_gpus).where(*wanted).order_by(rollup_gpus.c.id)).all()
-        with self._lock:
-            for row in rows:
-                slot = self._by_node.setdefault(row.node, {}).setdefault(row.gpu, len(self._known))
-                if slot == len(self._known):
-                    known = Known(node=row.node, gpu=row.gpu, index=row.gpu_index, model=row.model)
-                    known.memory_total_mebibytes = row.memory_total_mebibytes
-                    self._known.append(known)
-                self._known[slot].id = row.id
-                self._slot_of_id[row.id] = slot
+    def _recall(self, connection: Connection, since_ms: int) -> None:
+        heard = rollup_gpus.c.heard_ms >= since_ms
+        wanted = sa.select(rollup_gpus).where(rollup_gpus.c.cluster == self._cluster, heard)
+        for row in connection.execute(wanted.order_by(rollup_gpus.c.id)):
+            slot = self._by_node.setdefault(row.node, {})[row.gpu] = len(self._known)
+            self._known.append(Known(node=row.node, gpu=row.gpu, is_told=False))
+            self._learn_row(slot, row)
+
+    def _number(self, connection: Connection, new: Iterable[Known]) -> None:
+        """Numbers of new slots; what is new here may have been told of long ago, or by another daemon."""
+        nodes = sorted({one.node for one in new})
+        for first in range(0, len(nodes), _NODES_MAX):
+            some = rollup_gpus.c.node.in_(nodes[first : first + _NODES_MAX])
+            for row in connection.execute(sa.select(rollup_gpus).where(rollup_gpus.c.cluster == self._cluster, some)):
+                slot = self._by_node[row.node].get(row.gpu)
+                if slot is not None and not self._known[slot].id:
+                    self._learn_row(slot, row)
+
+    def _learn_row(self, slot: int, row: Any) -> None:  # noqa: ANN401 - a row of SQLAlchemy
+        known = self._known[slot]
+        known.id, known.heard_ms = row.id, row.heard_ms or 0
+        known.index = row.gpu_index if known.index is None else known.index
+        known.model = known.model or row.model
+        known.memory_total_mebibytes = known.memory_total_mebibytes or row.memory_total_mebibytes
+        self._slot_of_id[row.id] = slot

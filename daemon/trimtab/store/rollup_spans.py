@@ -114,7 +114,8 @@ class SpanBook:
             first = sa.select(rollup_spans.c.gpu_id, sa.func.min(rollup_spans.c.since_ms))
             wanted = first.where(rollup_spans.c.cluster == cluster).group_by(rollup_spans.c.gpu_id)
             for number, since_ms in connection.execute(wanted):
-                self._first_ms[slots.slot_of_id(number) or 0] = since_ms
+                if (slot := slots.slot_of_id(number)) is not None:
+                    self._first_ms[slot] = since_ms
 
     def changes(
         self, claims: Mapping[tuple[str, str], Claim], *, at_ms: int, ended_ms: int

@@ -34,6 +34,7 @@ rollup_gpus = Table(
     Column("gpu_index", Integer),
     Column("model", Text),
     Column("memory_total_mebibytes", Integer),
+    Column("heard_ms", BigInteger),
     UniqueConstraint("cluster", "node", "gpu"),
 )
 
