@@ -46,8 +46,7 @@ journal_dictionaries = Table(
 
 # The hot table: one row a report, body packed (docs/decisions/0001-journal-row.md). `at_ms` is the moment that
 # windows use: the node's own where its clock is believed, else the receipt.
-# Sealed chunks (per GPU and two hours) and roll-ups (1 min, 15 min, 1 h) will stand here, after the journal that
-# they are made from; on PostgreSQL the journal is then partitioned by received_at_ms.
+# Roll-ups are made from it (tables_rollup.py).
 journal = Table(
     "journal",
     metadata,
