@@ -135,13 +135,15 @@ class Reloader(Generic[S]):
         self._told = told
 
     def reload(self) -> Reloaded:
-        """Read again and take over what can be; says what became of each changed key. Never raises TrimtabError."""
+        """Read again and take over what can be; says what became of each changed key. Never raises."""
         try:
             found = self._take(self._read())
         except TrimtabError as error:
-            self.failures_total += 1
-            found = Reloaded(at=self._clock.now(), error=str(error))
+            found = self._failed(str(error))
             log.error("settings not reloaded; those in force stay", said=found.error)  # noqa: TRY400 - the sentence is all
+        except Exception as error:  # a defect of a part: what ran well without the new settings goes on
+            found = self._failed(f"a defect ({type(error).__name__}: {error}); its traceback is in the log")
+            log.exception("settings not reloaded; those in force stay", said=found.error)
         else:
             log.info("settings reloaded", said=found.sentence, in_force=found.in_force, needs_restart=found.waiting)
         self.last = found
@@ -150,6 +152,10 @@ class Reloader(Generic[S]):
         except TrimtabError as error:  # a database that is away is no reason to end
             log.warning("the reload could not be written down", why=str(error))
         return found
+
+    def _failed(self, why: str) -> Reloaded:
+        self.failures_total += 1
+        return Reloaded(at=self._clock.now(), error=why)
 
     @property
     def trouble(self) -> str:

@@ -34,7 +34,7 @@ class Scene:
         self.file: DaemonSettings | SettingsError = start
         self.taken: list[tuple[str, object]] = []
         self.told: list[Reloaded] = []
-        self.refuses = False
+        self.refuses: Exception | None = None
         self.reloader = Reloader(
             start,
             read=self._read,
@@ -52,8 +52,8 @@ class Scene:
         return self.file
 
     def _prepare(self, new: DaemonSettings):
-        if self.refuses:
-            raise SettingsError("issue.mode: not with these rights")
+        if self.refuses is not None:
+            raise self.refuses
         return lambda: self.taken.append(("mode", new.issue.mode.value))
 
 
@@ -96,10 +96,20 @@ def test_a_broken_file_changes_nothing_and_is_said_until_it_is_mended():
 def test_all_parts_are_prepared_before_any_is_changed():
     scene = Scene(settings())
     scene.file = settings(plan={"moves_max": 2}, issue={"mode": "act"})
-    scene.refuses = True
+    scene.refuses = SettingsError("issue.mode: not with these rights")
     assert scene.reloader.reload().error == "issue.mode: not with these rights"
     assert scene.taken == []
     assert scene.reloader.settings == settings()
+
+
+def test_a_defect_of_a_part_ends_no_process_that_reloads():
+    scene = Scene(settings())
+    scene.file = settings(plan={"moves_max": 2}, issue={"mode": "act"})
+    scene.refuses = KeyError("gone")
+    assert scene.reloader.reload().error == "a defect (KeyError: 'gone'); its traceback is in the log"
+    assert (scene.taken, scene.reloader.failures_total) == ([], 1)
+    scene.refuses = None
+    assert scene.reloader.reload().is_ok
 
 
 def test_a_database_that_is_away_ends_no_process_that_reloads():
