@@ -41,7 +41,10 @@ class Candidate:
         name = session_name(self.election.me.instance)
         database = open_database(self.url, state_directory=self.directory, session=name)
         self.stack.callback(database.close)
-        self.election.enter(database, at=SystemClock().now())
+        term = self.election.enter(database, at=SystemClock().now())
+        holder = self.election.sight.holder
+        assert holder is not None
+        assert (holder.term, holder.instance) == (term, self.election.me.instance)
         self.election.tick()
         return database
 

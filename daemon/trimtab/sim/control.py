@@ -138,6 +138,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:  # said, or a client that keeps connections would send its next request into it
+            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 
@@ -261,6 +261,8 @@ class Election:
                 self.lose("the lock was lost while this daemon took over")
                 raise Superseded(f"Nothing was written: {self.why_lost}.")
             term = self._raise_term(connection, at)
+            mine = self._holder(connection)
+        self.sight = replace(self.sight, holder=mine)  # whoever asks in this moment hears of us, not of the one before
         acts_from = self._won_at if before is None or before.has_ended else self._won_at + self._trust_seconds
         with self._guard:
             if self.phase is Phase.WON:
