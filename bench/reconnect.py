@@ -236,7 +236,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--database", default="", help="SQLAlchemy URL of an empty database (default: SQLite file)")
     parser.add_argument("--spools", default="", help="folder for the spools (default: a temporary one)")
     parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.outages < 1:
+        parser.error("--outages: one at least")
+    return options
 
 
 def main() -> None:

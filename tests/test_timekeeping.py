@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tests.builders import CLUSTER, a_delivery, a_report
@@ -140,3 +140,14 @@ def test_a_restart_under_a_clock_that_is_ahead_deletes_nothing(tmp_path: Path) -
         clock.advance(3600.0)
     assert [one.report.sequence for one in book.tail(START)] == [1, 2]
     database.close()
+
+
+def test_a_start_under_a_clock_that_was_never_set_counts_from_when_it_is_right() -> None:
+    clock = FakeClock(datetime(2006, 1, 1, tzinfo=UTC))
+    ages = HistoryClock(clock, lived_until=None)
+    assert ages.now() == clock.now()
+    clock.jump((START - clock.now()).total_seconds())
+    assert ages.now() == START
+    clock.jump(86400.0 * 30)
+    clock.advance(60.0)
+    assert ages.now() == START + timedelta(seconds=60)

@@ -24,7 +24,7 @@ def use_few_arenas() -> bool:
 
 
 class Trimmer:
-    """Gives free memory back once a minute: about a millisecond, while other threads go on."""
+    """Gives free memory back once a minute: some milliseconds (tens for gigabytes), while other threads go on."""
 
     def __init__(self, clock: Clock) -> None:
         """Nothing is given back yet."""

@@ -5,7 +5,7 @@ not that history is old because a clock says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import structlog
 
@@ -17,6 +17,8 @@ JUMP_SECONDS = 30.0
 """A clock that moved so much more, or less, than time passed was set; NTP's own corrections are far smaller."""
 STILL_SECONDS = 30.0
 """A beat that came so late did not run: the process was stopped, or the host was asleep."""
+EARLIEST = datetime(2024, 1, 1, tzinfo=UTC)
+"""No report was ever taken in before: a clock that says so was never set."""
 HOLD_SECONDS = 45.0
 """By then every agent has sent again: they wait for 30 s and a quarter at most, and report each 10 s."""
 
@@ -84,7 +86,8 @@ class HistoryClock:
     """The moment that the age of history is counted from: it moves only while the daemon runs.
 
     A clock that was set forward by days would otherwise delete everything that is kept for fewer, and nothing brings it
-    back. History is kept a little longer where the daemon was down: by as much as it was.
+    back. History is kept a little longer where the daemon was down: by as much as it was. A start under a clock of
+    before `EARLIEST` (a host whose own clock is empty, until NTP answers) counts from when the clock is right.
     """
 
     def __init__(self, clock: Clock, *, lived_until: datetime | None) -> None:
@@ -96,5 +99,8 @@ class HistoryClock:
 
     def now(self) -> datetime:
         """Never later than the clock says, and never further on than time that was lived through."""
+        now = self._clock.now()
+        if self._from < EARLIEST <= now:
+            self._from, self._from_seconds = now, self._clock.monotonic_seconds()
         lived_seconds = self._clock.monotonic_seconds() - self._from_seconds
-        return min(self._clock.now(), self._from + timedelta(seconds=lived_seconds))
+        return min(now, self._from + timedelta(seconds=lived_seconds))

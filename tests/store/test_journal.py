@@ -236,3 +236,13 @@ def test_a_gap_of_more_than_a_day_makes_no_report_older(database: Database) -> N
     assert book.lived_until() == START + timedelta(days=3.55)
     book.prune(START + timedelta(days=300))  # what came before the gap is gone: the gap is no matter any more
     assert book.lived_until() == START + timedelta(days=401.25)
+
+
+def test_what_came_under_a_clock_that_was_behind_is_no_gap(database: Database) -> None:
+    book = Journal(database)
+    book.append([at_day(day, number) for number, day in enumerate([0.0, 0.5, 1.0], start=1)])
+    book.append([at_day(-500.0, 4)])  # later, and dated long before: not lived through
+    book.append([at_day(1.5, 5)])
+    assert book.lived_until() == START + timedelta(days=1.5)
+    book.append([at_day(-20 * 365.0, 6)])  # a clock that was never set
+    assert book.lived_until() == START + timedelta(days=1.5)

@@ -1,4 +1,4 @@
-"""GPUs by number in clusters whose nodes come and go: what is remembered, what is looked up, and what is let go of."""
+"""GPUs by number in clusters whose nodes come and go: which rows stay, which go, and that nothing else goes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from tests.store.test_rollup_shift import Daemon, assert_counted_once
 
 from trimtab.clock import unix_ms
 from trimtab.store.database import Database
-from trimtab.store.rollup_slots import GPUS_PER_NODE_MAX, MARGIN_MS, QUIET_MAX, Slots
-from trimtab.store.tables_rollup import GPU_TABLES, rollup_gpus
+from trimtab.store.rollup_slots import GPUS_PER_NODE_MAX, MORE_PER_DAY_MAX, Slots
+from trimtab.store.tables_rollup import GPU_TABLES, rollup_boards, rollup_gpus, rollup_spans
 
-DAY_MS = 86_400_000
-REMEMBERED_SECONDS = (DAY_MS + MARGIN_MS) / 1000
-HOUR = 3600.0
+DAY = 86400.0
 
 
 def opened(database: Database, clock: FakeClock) -> Slots:
-    return Slots(database, cluster=CLUSTER, clock=clock, counted_ms=DAY_MS)
+    return Slots(database, cluster=CLUSTER, clock=clock)
 
 
 def told(slots: Slots, *gpus: str, node: str = "gpu-00") -> list[int | None]:
@@ -31,79 +29,73 @@ def told(slots: Slots, *gpus: str, node: str = "gpu-00") -> list[int | None]:
     return found
 
 
-def numbers(database: Database) -> dict[str, int]:
+def names(database: Database) -> set[str]:
     with database.read() as connection:
-        return {row.gpu: row.id for row in connection.execute(sa.select(rollup_gpus))}
+        return set(connection.execute(sa.select(rollup_gpus.c.gpu)).scalars())
 
 
-def test_a_gpu_that_nobody_told_of_for_long_is_looked_up_when_it_comes_back(database: Database) -> None:
-    clock = FakeClock()
-    first = opened(database, clock)
-    told(first, "GPU-a", "GPU-b")
-    before = numbers(database)
-    first.tidy()
-    clock.advance(REMEMBERED_SECONDS + HOUR)
-    told(first, "GPU-a")
-    first.tidy()
-    again = opened(database, clock)
-    assert list(again.of_node("gpu-00")) == ["GPU-a"]
-    (slot,) = told(again, "GPU-b")
-    assert slot is not None
-    assert again.known(slot).id == before["GPU-b"]
-    assert again.known(slot).index == 0
-    assert again.slot_of_id(before["GPU-b"]) == slot
-    assert numbers(database) == before
-
-
-def test_many_gpus_that_are_gone_make_it_stale_and_those_that_stay_do_not(database: Database) -> None:
+def test_the_row_of_a_gpu_goes_with_the_last_step_that_is_kept_of_it(database: Database) -> None:
     clock = FakeClock()
     slots = opened(database, clock)
+    told(slots, "GPU-gone", "GPU-stays", "GPU-last")
+    slots.note_heard()
+    clock.advance(400 * DAY)
     told(slots, "GPU-stays")
-    for node in range(2):
-        told(slots, *(f"GPU-{node}-{number}" for number in range(QUIET_MAX)), node=f"gone-{node}")
-    for _ in range(int(REMEMBERED_SECONDS / HOUR)):
-        clock.advance(HOUR)
-        told(slots, "GPU-stays")
-        slots.tidy()
-        assert not slots.is_stale
-    clock.advance(2 * HOUR)
-    slots.tidy()
-    assert slots.is_stale
-    anew = opened(database, clock)
-    assert len(anew) == 1
-    anew.tidy()
-    assert not anew.is_stale
-
-
-def test_a_node_whose_gpus_were_replaced_many_times_has_room_for_the_next(database: Database) -> None:
-    clock = FakeClock()
-    slots = opened(database, clock)
-    told(slots, *(f"GPU-{number}" for number in range(GPUS_PER_NODE_MAX)))
-    assert told(slots, "GPU-new") == [None]
-    slots.tidy()
-    assert not slots.is_stale  # all of them were there just now: a node that invents GPUs
-    clock.advance(REMEMBERED_SECONDS + HOUR)
-    slots.tidy()
-    assert slots.is_stale
-    assert told(opened(database, clock), "GPU-new") == [0]
-
-
-def test_the_row_of_a_gpu_goes_when_nothing_is_kept_of_it_any_more(database: Database) -> None:
-    clock = FakeClock()
-    told(opened(database, clock), "GPU-a")
-    clock.advance(400 * 86400.0)
-    slots = opened(database, clock)
-    slots.tidy()
-    assert set(numbers(database)) == {"GPU-a"}  # of no row at all nothing can be told
+    slots.note_heard()
+    assert slots.forget() == 0  # where no step is kept, nothing is known of what may go
     step(database, at_ms=unix_ms(START))
-    slots.tidy()
-    assert set(numbers(database)) == {"GPU-a"}
+    assert slots.forget() == 0
     with database.write() as connection:
         connection.execute(sa.delete(GPU_TABLES["1h"]))
     step(database, at_ms=unix_ms(START + timedelta(days=2)))
-    told(slots, "GPU-b")
-    slots.tidy()
-    assert set(numbers(database)) == {"GPU-b"}
+    assert not slots.is_stale
+    assert slots.forget() == 1
+    assert names(database) == {"GPU-stays", "GPU-last"}, "the highest number is never free for another GPU"
+    assert slots.is_stale
+    assert told(opened(database, clock), "GPU-gone") != [None]
+
+
+def test_a_gpu_that_is_on_a_board_or_was_just_told_of_keeps_its_row(database: Database) -> None:
+    clock = FakeClock()
+    slots = opened(database, clock)
+    told(slots, "GPU-board", "GPU-told", "GPU-other")
+    slots.note_heard()
+    clock.advance(400 * DAY)
+    told(slots, "GPU-told")
+    step(database, at_ms=unix_ms(clock.now()))
+    span = {"gpu_id": 1, "since_ms": 0, "until_ms": None, "tenure_id": 1, "standing": 0, "cluster": CLUSTER}
+    with database.write() as connection:
+        connection.execute(sa.insert(rollup_spans), [span])
+    assert slots.forget() == 0
+    assert not slots.is_stale
+
+
+def test_no_clock_that_is_behind_makes_a_gpu_look_gone(database: Database) -> None:
+    clock = FakeClock()
+    slots = opened(database, clock)
+    told(slots, "GPU-a", "GPU-b")
+    step(database, at_ms=unix_ms(START))
+    clock.jump(-20 * 365 * DAY)
+    for _ in range(3):
+        told(slots, "GPU-a", "GPU-b")
+        slots.note_heard()
+        clock.advance(DAY)
+    clock.jump(20 * 365 * DAY)
+    again = opened(database, clock)
+    again.note_heard()
+    assert again.forget() == 0
+    assert names(database) == {"GPU-a", "GPU-b"}
+
+
+def test_a_node_name_that_is_used_again_and_again_has_numbers_for_its_next_gpus(database: Database) -> None:
+    clock = FakeClock()
+    slots = opened(database, clock)
+    told(slots, *(f"GPU-{number}" for number in range(GPUS_PER_NODE_MAX)))
+    more = told(slots, *(f"GPU-today-{number}" for number in range(MORE_PER_DAY_MAX + 1)))
+    assert [slot for slot in more if slot is None] == [None]  # a node that invents GPUs
+    assert more[-1] is None
+    slots.forget()  # another day
+    assert told(slots, "GPU-tomorrow") != [None]
 
 
 def step(database: Database, *, at_ms: int) -> None:
@@ -130,3 +122,42 @@ def test_roll_ups_that_are_opened_anew_count_every_second_once(database: Databas
     daemon.said += [daemon.shift.roll(), daemon.shift.roll()]
     assert sum(said.startswith("taken over") for said in daemon.said) == 2
     assert_counted_once(database, heard, boards)
+    with database.read() as connection:
+        boards_kept = connection.execute(sa.select(rollup_boards.c.boards).where(rollup_boards.c.tier_seconds == 60))
+        assert [row.boards for row in boards_kept][:10] == [6] * 10
+
+
+def test_after_days_without_a_daemon_no_second_is_counted_twice_and_the_steps_of_before_are_built(
+    database: Database,
+) -> None:
+    clock = FakeClock()
+    first = Daemon(database, clock, is_standby=False)
+    lived(first, clock, range(0, 600, 10))
+    del first
+    clock.advance(4 * DAY)
+    for start in range(2):  # the second time minutes are counted anew from spans in the database
+        begun = int((clock.now() - START).total_seconds())
+        lived(Daemon(database, clock, is_standby=False), clock, range(begun, begun + 300, 10))
+        if start == 0:
+            clock.advance(5.0)
+    with database.read() as connection:
+        standing = rollup_spans.c.until_ms.is_(None)
+        counted = sa.select(rollup_spans.c.gpu_id, sa.func.count()).where(standing).group_by(rollup_spans.c.gpu_id)
+        assert {row[1] for row in connection.execute(counted)} == {1}
+        minute = GPU_TABLES["1m"].c
+        parts = sum(minute[column.name] for column in minute if column.name.endswith("_ms") and column.name != "at_ms")
+        longest = sa.select(sa.func.sum(parts)).group_by(minute.at_ms, minute.gpu_id)
+        assert max(connection.execute(longest).scalars()) == 60_000
+        for tier in ("15m", "1h"):
+            table = GPU_TABLES[tier].c
+            old = sa.select(sa.func.count()).where(table.at_ms <= unix_ms(START))
+            assert connection.execute(old).scalar_one() > 0, tier
+
+
+def lived(daemon: Daemon, clock: FakeClock, seconds: range) -> None:
+    for at in seconds:
+        daemon.beat(roller.board_at(at))
+        daemon.hear(*(roller.report_at(node, at) for node in roller.NODES))
+        clock.advance(10)
+    clock.advance(90)
+    daemon.shift.roll()

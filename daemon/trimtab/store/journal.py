@@ -18,6 +18,7 @@ from trimtab.store.database import Database
 from trimtab.store.packing import Packer, Unpacker, dictionary_body, digest_of
 from trimtab.store.tables import events, journal, journal_dictionaries, meta
 from trimtab.store.text import clean, to_json
+from trimtab.timekeeping import EARLIEST
 
 log = structlog.get_logger()
 
@@ -119,26 +120,31 @@ class Journal:
     def lived_until(self) -> datetime | None:
         """When the newest report that is kept came in, less every gap of over a day before it; None = nothing is kept.
 
-        In such a gap no daemon ran, or somebody set the clock: neither makes a report any older. Walks the index by
-        days, not the rows.
+        In such a gap no daemon ran, or the clock was set ahead: neither makes a report any older. What came under a
+        clock that was behind tells nothing. Walks the index by days, not the rows.
         """
         received = journal.c.received_at_ms
+        sane = received >= unix_ms(EARLIEST)
         with self._database.read() as connection:
 
-            def reach(function: Any, *where: Any) -> int | None:  # noqa: ANN401 - parts of a statement
-                found: int | None = connection.execute(sa.select(function(received)).where(*where)).scalar_one_or_none()
+            def one(value: Any, *where: Any) -> int | None:  # noqa: ANN401 - parts of a statement
+                found: int | None = connection.execute(sa.select(value).where(*where)).scalar_one_or_none()
                 return found
 
-            at_ms = newest_ms = reach(sa.func.max)
+            at_ms = newest_ms = one(sa.func.max(received), sane)
             if at_ms is None or newest_ms is None:
                 return None
             skipped_ms = 0
             while True:
-                begins_ms = reach(sa.func.min, received >= at_ms - _GAP_MS, received <= at_ms) or at_ms
-                before_ms = reach(sa.func.max, received < begins_ms)
+                begins_ms = one(sa.func.min(received), received >= at_ms - _GAP_MS, received <= at_ms, sane) or at_ms
+                before_ms = one(sa.func.max(received), received < begins_ms, sane)
                 if before_ms is None:
                     return from_unix_ms(newest_ms - skipped_ms)
                 if begins_ms - before_ms > _GAP_MS:
+                    last_before = one(sa.func.max(journal.c.id), received == before_ms)
+                    first_after = one(sa.func.min(journal.c.id), received == begins_ms)
+                    if (last_before or 0) > (first_after or 0):  # stored later, under an earlier time
+                        return from_unix_ms(newest_ms - skipped_ms)
                     skipped_ms += begins_ms - before_ms
                 at_ms = before_ms
 

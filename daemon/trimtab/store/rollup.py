@@ -44,6 +44,8 @@ MARGIN_MS = 60_000
 POSTPONED_BEATS_MAX = 6
 """While a backlog comes in, sums and coarser steps are made anew this seldom."""
 _DAY_MS = 86_400_000
+TIDY_AFTER_MS = 10 * MINUTE.ms
+"""After a start: by then every node was heard, and a daemon that lives for less wrote down that it was."""
 BUILD_SECONDS_MAX = 15.0
 """So long a beat builds coarser steps at most: whoever watches the beats must not take it for dead."""
 _RECEIVED, _FLUSHED = "received_ms", "flushed_ms"
@@ -80,8 +82,7 @@ class Rollup:
         self._clock = clock
         self._settings = settings
         self._state = State(database, cluster=cluster)
-        counted_ms = round(settings.minute_days * _DAY_MS)
-        self._slots = Slots(database, cluster=cluster, clock=clock, counted_ms=counted_ms)
+        self._slots = Slots(database, cluster=cluster, clock=clock)
         self._tenures = TenureBook(database, cluster=cluster)
         self._spans = SpanBook(database, self._slots, self._tenures, cluster=cluster)
         self._sums = Sums(database, self._tenures, cluster=cluster)
@@ -92,7 +93,7 @@ class Rollup:
         self._flushed_ms = self._first_open_minute(now_ms)
         self._state.put({_FLUSHED: self._flushed_ms})
         self._spans.recall(self._flushed_ms)
-        self._keep_ms = counted_ms - HOUR.ms
+        self._keep_ms = round(settings.minute_days * _DAY_MS) - HOUR.ms
         self._buffer = Buffer(
             self._slots, cluster=cluster, hold_ms=hold_ms, closed_ms=self._flushed_ms, keep_ms=self._keep_ms
         )
@@ -103,7 +104,8 @@ class Rollup:
         """Steps of the coarser tiers that are to be built, or built anew because minutes changed: of which slots."""
         self._unsummed: set[int] = set()
         self._postponed = 0
-        self._tidied_ms, self._listed_ms = now_ms - _DAY_MS, now_ms
+        self._tidied_ms = now_ms - _DAY_MS + TIDY_AFTER_MS
+        self._noted_ms = now_ms - HOUR.ms + TIDY_AFTER_MS
         self._mark_unbuilt()
         self._lock = threading.Lock()
         self._mark_tail(now_ms)
@@ -122,6 +124,12 @@ class Rollup:
             sums = self._board_sums.setdefault(minute, BoardSums())
             sums.add(board.strip.goodput_ratio, board.strip.stranded)
 
+    def inherit(self, former: Rollup) -> None:
+        """Go on from what no row holds and no journal tells: the boards of minutes that are not written yet."""
+        with former._lock, self._lock:
+            self._seen = self._seen or former._seen
+            self._board_sums = {**former._board_sums, **self._board_sums}
+
     def recount(self, since: datetime) -> None:
         """Have counted anew what was received since then, whoever was told of it. Raises StoreError."""
         self._mark_received(since, unix_ms(self._clock.now()))
@@ -138,7 +146,7 @@ class Rollup:
 
     @property
     def is_stale(self) -> bool:
-        """Whether it is better opened anew, since most of what it remembers is of GPUs that are gone."""
+        """Whether it is to be opened anew, since it remembers GPUs whose rows are gone."""
         return self._slots.is_stale
 
     @property
@@ -166,13 +174,17 @@ class Rollup:
             self._sum()
             self._build_touched()
         self._note(now_ms)
+        self._tidy(now_ms)
+        return f"{minutes} minutes rolled up, {mended} counted anew, {changed} changes of who holds what"
+
+    def _tidy(self, now_ms: int) -> None:
+        if now_ms - self._noted_ms >= HOUR.ms:
+            self._slots.note_heard()
+            self._noted_ms = now_ms
         if now_ms - self._tidied_ms >= _DAY_MS:
             self._tenures.tidy()
+            self._slots.forget()
             self._tidied_ms = now_ms
-        if now_ms - self._listed_ms >= HOUR.ms:
-            self._slots.tidy()
-            self._listed_ms = now_ms
-        return f"{minutes} minutes rolled up, {mended} counted anew, {changed} changes of who holds what"
 
     @property
     def _grace_ms(self) -> int:

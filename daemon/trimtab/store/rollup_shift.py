@@ -54,9 +54,9 @@ class Shift:
         if self._is_standby():
             self._rollup = None
             return STANDING_BY
-        was_set, rollup = self._was_clock_set(), self._rollup
-        if rollup is None or was_set or rollup.is_stale:
-            return self._take_over(self._clock.now())
+        rollup = None if self._was_clock_set() else self._rollup
+        if rollup is None or rollup.is_stale:
+            return self._take_over(self._clock.now(), rollup)
         return rollup.roll()
 
     def _was_clock_set(self) -> bool:
@@ -67,8 +67,10 @@ class Shift:
         (last, last_seconds), self._last = self._last, (now, seconds)
         return abs((now - last).total_seconds() - (seconds - last_seconds)) > SET_SECONDS
 
-    def _take_over(self, now: datetime) -> str:
+    def _take_over(self, now: datetime, former: Rollup | None) -> str:
         rollup = self._make(self.counts)
+        if former is not None:
+            rollup.inherit(former)
         self._rollup = rollup
         # What was stored while it was being opened was told to nobody.
         rollup.recount(now - timedelta(seconds=1))

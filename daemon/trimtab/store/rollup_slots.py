@@ -1,7 +1,6 @@
 """GPUs by number: a slot in memory at once, a number in the database with the next beat.
 
-Clusters whose nodes come and go have new GPUs for ever: those that nobody told of for days are not remembered here, and
-their rows go once nothing is kept of them.
+Clusters whose nodes come and go have new GPUs for ever: a GPU's row goes with the last step that is kept of it.
 """
 
 from __future__ import annotations
@@ -20,19 +19,17 @@ from trimtab.clock import Clock, unix_ms
 from trimtab.errors import StoreError
 from trimtab.model.reading import GpuReading
 from trimtab.store.database import Database
-from trimtab.store.tables_rollup import GPU_TABLES, rollup_gpus
+from trimtab.store.tables_rollup import GPU_TABLES, rollup_gpus, rollup_spans
 
 GPUS_PER_NODE_MAX = 512
 """Numbers for the GPUs of one node: a node that invents UUIDs must not fill the database."""
+MORE_PER_DAY_MAX = 64
+"""New numbers beyond that, a node and day: a name that is used again and again has other GPUs each time."""
 HEARD_MS = 6 * 3_600_000
 """How old `heard_ms` may get of a GPU that is told of."""
-MARGIN_MS = 12 * 3_600_000
-"""GPUs are remembered so much longer than the rows that may still be counted anew."""
-QUIET_MAX, QUIET_RATIO_MAX = 100, 0.25
-"""So many slots, and this share of all, may be of GPUs that need not be remembered before all are opened anew."""
-FORGOTTEN_MAX = 5000
-"""Rows of GPUs that go in one transaction."""
-_NODES_MAX = 500
+_DAY_MS = 86_400_000
+_BATCH = 4000
+"""Rows a transaction."""
 _MIB = 1048576
 
 
@@ -48,18 +45,16 @@ class Known:
     id: int = 0
     """Its number in the database; 0 = not there yet."""
     heard_ms: int = 0
-    """About when somebody last told of it, to some hours, as the database has it."""
-    is_told: bool = True
-    """Whether somebody told of it since `tidy`."""
+    """When somebody last told of it, to some hours, as the database has it; never set back."""
+    is_told: bool = False
+    """Whether somebody told of it since `note_heard`."""
 
 
 class Slots:
     """Node and UUID -> slot (0, 1, 2 …) and number in the database. Any thread."""
 
-    def __init__(self, database: Database, *, cluster: str, clock: Clock, counted_ms: int) -> None:
-        """Know what the database knows of GPUs of which somebody told lately. Rows of the last `counted_ms` may still
-        be counted anew. Raises StoreError.
-        """
+    def __init__(self, database: Database, *, cluster: str, clock: Clock) -> None:
+        """Know what the database knows. Raises StoreError."""
         self._database = database
         self._cluster = cluster
         self._clock = clock
@@ -70,13 +65,12 @@ class Slots:
         self._changed: list[int] = []
         """Slots of which something was learnt; one thread appends, another takes from the front."""
         self._ids: NDArray[np.int64] = np.zeros(0, np.int64)
-        self._remembered_ms = counted_ms + MARGIN_MS
+        self._more: dict[str, int] = {}
+        """Node -> new GPUs of today beyond GPUS_PER_NODE_MAX."""
         self.is_stale = False
-        """Whether so much here is of GPUs that are gone that all is better opened anew; as `tidy` found it."""
-        self._is_full = False
-        """Whether a GPU found no slot, since its node has so many."""
+        """Whether rows went of GPUs that are remembered here: all is to be opened anew before anything is written."""
         with database.read() as connection:
-            self._recall(connection, unix_ms(clock.now()) - self._remembered_ms)
+            self._take(connection, after_id=0)
 
     def __len__(self) -> int:
         """How many there are."""
@@ -127,63 +121,78 @@ class Slots:
         changed = [self._known[slot] for slot in sorted(set(learnt)) if self._known[slot].id]
         if not new and not changed:
             return
+        highest = max((one.id for one in self._known), default=0)
         try:
             with self._database.write() as connection:
                 if new:
                     statement = self._database.insert(rollup_gpus).on_conflict_do_nothing()
-                    now_ms = unix_ms(self._clock.now())
-                    connection.execute(statement, [{**self._row(one), "heard_ms": now_ms} for one in new])
+                    heard = {"heard_ms": unix_ms(self._clock.now())}
+                    connection.execute(statement, [{**self._row(one), **heard} for one in new])
                 self._update(connection, changed)
         except StoreError:
             self._changed.extend(learnt)
             raise
         with self._database.read() as connection:
-            self._number(connection, new)
+            self._take(connection, after_id=highest)
+            if any(not one.id for one in new):  # another daemon had given some of them their numbers
+                self._take(connection, after_id=0)
 
-    def tidy(self) -> None:
-        """Write down who was told of, and let go of rows of GPUs of which nothing is kept any more.
-
-        For the thread that gives numbers, some times a day. Raises StoreError.
-        """
-        now_ms, known = unix_ms(self._clock.now()), tuple(self._known)
-        told = [one for one in known if one.id and one.is_told and abs(now_ms - one.heard_ms) >= HEARD_MS]
-        if told:
-            statement = sa.update(rollup_gpus).where(rollup_gpus.c.id == sa.bindparam("number")).values(heard_ms=now_ms)
+    def note_heard(self) -> None:
+        """Write down who was told of since the last time. For the thread that gives numbers. Raises StoreError."""
+        now_ms = unix_ms(self._clock.now())
+        told = [one for one in tuple(self._known) if one.id and one.is_told and now_ms - one.heard_ms >= HEARD_MS]
+        statement = sa.update(rollup_gpus).where(rollup_gpus.c.id == sa.bindparam("number")).values(heard_ms=now_ms)
+        for first in range(0, len(told), _BATCH):
+            some = told[first : first + _BATCH]
             with self._database.write() as connection:
-                connection.execute(statement, [{"number": one.id} for one in told])
-        for one in told:
-            one.heard_ms = now_ms
-        for one in known:
+                connection.execute(statement, [{"number": one.id} for one in some])
+            for one in some:
+                one.heard_ms = now_ms
+        for one in tuple(self._known):
             one.is_told = False
-        quiet = sum(one.id > 0 and one.heard_ms < now_ms - self._remembered_ms for one in known)
-        self.is_stale = quiet > QUIET_MAX + QUIET_RATIO_MAX * len(known) or (self._is_full and quiet > 0)
-        self._forget()
 
-    def _forget(self) -> None:
-        """Rows of GPUs that were last told of before the oldest of all steps that are kept."""
-        oldest = [sa.select(sa.func.min(table.c.at_ms)).scalar_subquery() for table in GPU_TABLES.values()]
+    def forget(self) -> int:
+        """Delete the rows of GPUs of which nothing is kept any more; how many. Once a day, after `note_heard`.
+
+        For the thread that gives numbers. Raises StoreError.
+        """
+        self._more = {}
         with self._database.read() as connection:
-            kept_ms = [found for found in connection.execute(sa.select(*oldest)).one() if found is not None]
-            if not kept_ms:
-                return
-            before = rollup_gpus.c.heard_ms < min(kept_ms) - 2 * MARGIN_MS
-            wanted = sa.select(rollup_gpus.c.id).where(rollup_gpus.c.cluster == self._cluster, before)
-            found = connection.execute(wanted.limit(FORGOTTEN_MAX + len(self._known))).scalars()
-            gone = [number for number in found if number not in self._slot_of_id][:FORGOTTEN_MAX]
-        for first in range(0, len(gone), _NODES_MAX):
+            before_ms = self._kept_since(connection)
+            old = (rollup_gpus.c.cluster == self._cluster, rollup_gpus.c.heard_ms < before_ms)
+            # Who is on boards has a span. The highest number is never free for another GPU.
+            has_span = sa.exists().where(rollup_spans.c.gpu_id == rollup_gpus.c.id)
+            highest = sa.select(sa.func.max(rollup_gpus.c.id)).scalar_subquery()
+            wanted = sa.select(rollup_gpus.c.id).where(*old, ~has_span, rollup_gpus.c.id < highest)
+            gone = [number for number in connection.execute(wanted).scalars() if not self._is_told(number)]
+        for first in range(0, len(gone), _BATCH):
             with self._database.write() as connection:
-                some = gone[first : first + _NODES_MAX]
-                connection.execute(sa.delete(rollup_gpus).where(rollup_gpus.c.id.in_(some)))
+                some = rollup_gpus.c.id.in_(gone[first : first + _BATCH])
+                connection.execute(sa.delete(rollup_gpus).where(some, *old))
+        self.is_stale = self.is_stale or bool(gone)
+        return len(gone)
+
+    def _kept_since(self, connection: Connection) -> int:
+        """Of a GPU that was last told of before then no step is kept; 0 where there is no step at all."""
+        oldest = [sa.select(sa.func.min(table.c.at_ms)).scalar_subquery() for table in GPU_TABLES.values()]
+        kept = [found for found in connection.execute(sa.select(*oldest)).one() if found is not None]
+        return min(kept) - _DAY_MS if kept else 0
+
+    def _is_told(self, number: int) -> bool:
+        slot = self._slot_of_id.get(number)
+        return slot is not None and self._known[slot].is_told
 
     def _slot(self, node: str, gpu: str, reading: GpuReading | None, index: int | None) -> int | None:
         gpus = self._by_node.setdefault(node, {})
         found = gpus.get(gpu)
         if found is None:
             if len(gpus) >= GPUS_PER_NODE_MAX:
-                self._is_full = True
-                return None
-            found = gpus[gpu] = len(self._known)
+                if self._more.get(node, 0) >= MORE_PER_DAY_MAX:
+                    return None
+                self._more[node] = self._more.get(node, 0) + 1
+            found = len(self._known)
             self._known.append(Known(node=node, gpu=gpu, index=index))
+            gpus[gpu] = found  # only now: who looks it up without the lock finds what it names
             if reading is not None:
                 self.learn(found, reading)
         self._known[found].is_told = True
@@ -208,28 +217,17 @@ class Slots:
             statement = sa.update(rollup_gpus).where(rollup_gpus.c.id == sa.bindparam("number")).values(values)
             connection.execute(statement, rows)
 
-    def _recall(self, connection: Connection, since_ms: int) -> None:
-        heard = rollup_gpus.c.heard_ms >= since_ms
-        wanted = sa.select(rollup_gpus).where(rollup_gpus.c.cluster == self._cluster, heard)
-        for row in connection.execute(wanted.order_by(rollup_gpus.c.id)):
-            slot = self._by_node.setdefault(row.node, {})[row.gpu] = len(self._known)
-            self._known.append(Known(node=row.node, gpu=row.gpu, is_told=False))
-            self._learn_row(slot, row)
-
-    def _number(self, connection: Connection, new: Iterable[Known]) -> None:
-        """Numbers of new slots; what is new here may have been told of long ago, or by another daemon."""
-        nodes = sorted({one.node for one in new})
-        for first in range(0, len(nodes), _NODES_MAX):
-            some = rollup_gpus.c.node.in_(nodes[first : first + _NODES_MAX])
-            for row in connection.execute(sa.select(rollup_gpus).where(rollup_gpus.c.cluster == self._cluster, some)):
-                slot = self._by_node[row.node].get(row.gpu)
-                if slot is not None and not self._known[slot].id:
-                    self._learn_row(slot, row)
-
-    def _learn_row(self, slot: int, row: Any) -> None:  # noqa: ANN401 - a row of SQLAlchemy
-        known = self._known[slot]
-        known.id, known.heard_ms = row.id, row.heard_ms or 0
-        known.index = row.gpu_index if known.index is None else known.index
-        known.model = known.model or row.model
-        known.memory_total_mebibytes = known.memory_total_mebibytes or row.memory_total_mebibytes
-        self._slot_of_id[row.id] = slot
+    def _take(self, connection: Connection, *, after_id: int) -> None:
+        wanted = (rollup_gpus.c.cluster == self._cluster, rollup_gpus.c.id > after_id)
+        rows = connection.execute(sa.select(rollup_gpus).where(*wanted).order_by(rollup_gpus.c.id)).all()
+        with self._lock:
+            for row in rows:
+                gpus = self._by_node.setdefault(row.node, {})
+                slot = gpus.get(row.gpu, len(self._known))
+                if slot == len(self._known):
+                    known = Known(node=row.node, gpu=row.gpu, index=row.gpu_index, model=row.model)
+                    known.memory_total_mebibytes = row.memory_total_mebibytes
+                    self._known.append(known)
+                    gpus[row.gpu] = slot
+                self._known[slot].id, self._known[slot].heard_ms = row.id, row.heard_ms or 0
+                self._slot_of_id[row.id] = slot
