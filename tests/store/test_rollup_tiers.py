@@ -33,7 +33,7 @@ from trimtab.store.history import History
 from trimtab.store.journal import Journal
 from trimtab.store.past import Past
 from trimtab.store.retention import Retention
-from trimtab.store.rollup import Rollup
+from trimtab.store.rollup import TIDY_AFTER_MS, Rollup
 from trimtab.store.tables_rollup import GPU_TABLES, rollup_usage
 
 ROOT = Path(__file__).parent.parent.parent
@@ -367,14 +367,16 @@ def test_who_is_told_of_nowhere_any_more_is_forgotten(hall: Hall) -> None:
     retention = Retention(hall.database, cluster=CLUSTER, settings=settings)
     retention.prune(hall.clock.now())
     hall.restart()
+    hall.clock.advance(TIDY_AFTER_MS / 1000)
     hall.rollup.roll()  # their rows are still there
     assert workloads() == {"", "research/job-0", "research/job-1"}
     hall.clock.advance(2 * 86400)
     retention.prune(hall.clock.now())
     hall.restart()
+    hall.clock.advance(TIDY_AFTER_MS / 1000)
     hall.rollup.roll()
     assert workloads() == {"", "research/job-1"}  # the last one known still holds the GPU
-    second = 600 + 90 + 2 * 86400
+    second = 600 + 90 + 2 * 86400 + 2 * TIDY_AFTER_MS // 1000
     hall.show(held_by("research/job-0", second))
     hall.clock.advance(90)
     hall.rollup.roll()
