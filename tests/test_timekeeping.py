@@ -151,3 +151,22 @@ def test_a_start_under_a_clock_that_was_never_set_counts_from_when_it_is_right()
     clock.jump(86400.0 * 30)
     clock.advance(60.0)
     assert ages.now() == START + timedelta(seconds=60)
+
+
+def test_a_gap_is_no_matter_any_more_once_nothing_of_before_it_is_kept() -> None:
+    clock = FakeClock()
+    ages = HistoryClock(clock, lived_until=START - timedelta(days=300))
+    clock.advance(3 * 86400.0)
+    ages.look(START - timedelta(days=297))
+    assert ages.now() == START - timedelta(days=297)
+    ages.look(clock.now())
+    assert ages.now() == clock.now()
+
+
+def test_after_the_clock_was_set_a_process_goes_by_the_time_it_lived() -> None:
+    clock = FakeClock()
+    ages = HistoryClock(clock, lived_until=START)
+    clock.jump(86400.0 * 400)
+    clock.advance(3 * 86400.0)
+    ages.look(clock.now())
+    assert ages.now() == START + timedelta(days=3)

@@ -111,7 +111,9 @@ def keeping_of(
 def _prune_of(in_force: Callable[[], DaemonSettings], journal: Journal, ages: HistoryClock) -> Chore:
     def prune() -> str:
         days = in_force().store.journal_days
-        return f"{journal.prune(ages.now() - timedelta(days=days))} reports older than {days:g} days left the journal"
+        gone = journal.prune(ages.now() - timedelta(days=days))
+        ages.look(journal.lived_until())
+        return f"{gone} reports older than {days:g} days left the journal"
 
     return Chore(name="prune", minutes=PRUNE_MINUTES, run=prune)  # raw reports are kept for days, not for ever
 

@@ -17,6 +17,8 @@ JUMP_SECONDS = 30.0
 """A clock that moved so much more, or less, than time passed was set; NTP's own corrections are far smaller."""
 STILL_SECONDS = 30.0
 """A beat that came so late did not run: the process was stopped, or the host was asleep."""
+SET_SECONDS = 3600.0
+"""Clocks that drift and are put right are moved by less."""
 EARLIEST = datetime(2024, 1, 1, tzinfo=UTC)
 """No report was ever taken in before: a clock that says so was never set."""
 HOLD_SECONDS = 45.0
@@ -96,6 +98,16 @@ class HistoryClock:
         self._clock = clock
         self._from = now if lived_until is None else min(lived_until, now)
         self._from_seconds = clock.monotonic_seconds()
+        self._begun = now, self._from_seconds
+
+    def look(self, lived_until: datetime | None) -> None:
+        """`lived_until` as it is now: once nothing of before a gap is kept, the gap is no matter any more. Where the
+        clock was set while this process ran, that waits for a restart.
+        """
+        now, seconds = self._clock.now(), self._clock.monotonic_seconds()
+        set_by_seconds = (now - self._begun[0]).total_seconds() - (seconds - self._begun[1])
+        if lived_until is not None and abs(set_by_seconds) < SET_SECONDS and self.now() < lived_until <= now:
+            self._from, self._from_seconds = lived_until, seconds
 
     def now(self) -> datetime:
         """Never later than the clock says, and never further on than time that was lived through."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 import sqlalchemy as sa
 from tests.builders import CLUSTER
 from tests.fakes.clock import START, FakeClock
@@ -11,7 +14,9 @@ from tests.store import roller
 from tests.store.test_rollup_shift import Daemon, assert_counted_once
 
 from trimtab.clock import unix_ms
+from trimtab.errors import StoreError
 from trimtab.store.database import Database
+from trimtab.store.rollup import Rollup, RollupCounts
 from trimtab.store.rollup_slots import GPUS_PER_NODE_MAX, MORE_PER_DAY_MAX, Slots
 from trimtab.store.tables_rollup import GPU_TABLES, rollup_boards, rollup_gpus, rollup_spans
 
@@ -115,12 +120,12 @@ def test_roll_ups_that_are_opened_anew_count_every_second_once(database: Databas
         daemon.beat(boards[-1])
         heard += [roller.report_at(node, at) for node in roller.NODES]
         daemon.hear(*heard[-len(roller.NODES) :])
-        if at in (290, 410):
+        if at in (290, 350, 410):  # and with the next board a job begins
             daemon.shift.rollup._slots.is_stale = True
         clock.advance(10)
     clock.advance(90)
     daemon.said += [daemon.shift.roll(), daemon.shift.roll()]
-    assert sum(said.startswith("taken over") for said in daemon.said) == 2
+    assert sum(said.startswith("taken over") for said in daemon.said) == 3
     assert_counted_once(database, heard, boards)
     with database.read() as connection:
         boards_kept = connection.execute(sa.select(rollup_boards.c.boards).where(rollup_boards.c.tier_seconds == 60))
@@ -152,6 +157,57 @@ def test_after_days_without_a_daemon_no_second_is_counted_twice_and_the_steps_of
             table = GPU_TABLES[tier].c
             old = sa.select(sa.func.count()).where(table.at_ms <= unix_ms(START))
             assert connection.execute(old).scalar_one() > 0, tier
+
+
+def test_what_waited_for_its_commit_while_roll_ups_were_opened_anew_is_counted(database: Database) -> None:
+    clock = FakeClock()
+    daemon = Daemon(database, clock, is_standby=False)
+    daemon.beat(roller.board_at(0))
+    clock.advance(300)
+    late = [replace(roller.report_at("gpu-00", at), is_replay=True) for at in range(0, 60, 10)]
+    late = [replace(one, received_at=clock.now() - timedelta(seconds=5)) for one in late]
+    made = daemon.shift._make
+
+    def opened_slowly(counts: RollupCounts) -> Rollup:
+        rollup = made(counts)
+        daemon.hear(*late)  # another thread's: told to the one that is given up
+        return rollup
+
+    daemon.shift._make = opened_slowly
+    daemon.shift.rollup._slots.is_stale = True
+    for _ in range(3):
+        daemon.shift.roll()
+        clock.advance(60)
+    with database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT node, at_ms, power_samples FROM gpu_1m").all()
+    assert {row.power_samples for row in rows if (row.node, row.at_ms) == ("gpu-00", unix_ms(START))} == {6}
+
+
+def test_a_deletion_that_fails_midway_has_all_opened_anew_all_the_same(database: Database) -> None:
+    clock = FakeClock()
+    slots = opened(database, clock)
+    told(slots, "GPU-gone", "GPU-last")
+    slots.note_heard()
+    clock.advance(3 * DAY)
+    step(database, at_ms=unix_ms(clock.now()))
+    slots._database = FailsToWrite(database)
+    with pytest.raises(StoreError):
+        slots.forget()
+    assert slots.is_stale
+
+
+class FailsToWrite:
+    """A database that is gone by the end of a transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self.read = database.read
+        self._database = database
+
+    @contextmanager
+    def write(self):
+        with self._database.write() as connection:
+            yield connection
+        raise StoreError("gone at COMMIT")
 
 
 def lived(daemon: Daemon, clock: FakeClock, seconds: range) -> None:

@@ -44,8 +44,8 @@ MARGIN_MS = 60_000
 POSTPONED_BEATS_MAX = 6
 """While a backlog comes in, sums and coarser steps are made anew this seldom."""
 _DAY_MS = 86_400_000
-TIDY_AFTER_MS = 10 * MINUTE.ms
-"""After a start: by then every node was heard, and a daemon that lives for less wrote down that it was."""
+TIDY_AFTER_MS = 2 * MINUTE.ms
+"""After a start: by then every node that lives was heard."""
 BUILD_SECONDS_MAX = 15.0
 """So long a beat builds coarser steps at most: whoever watches the beats must not take it for dead."""
 _RECEIVED, _FLUSHED = "received_ms", "flushed_ms"
@@ -129,6 +129,10 @@ class Rollup:
         with former._lock, self._lock:
             self._seen = self._seen or former._seen
             self._board_sums = {**former._board_sums, **self._board_sums}
+        self._adopter.is_first = former._adopter.is_first
+        self._slots.inherit(former._slots)
+        self._tidied_ms = former._tidied_ms
+        self._buffer.too_late_total += former._buffer.too_late_total
 
     def recount(self, since: datetime) -> None:
         """Have counted anew what was received since then, whoever was told of it. Raises StoreError."""
@@ -178,6 +182,8 @@ class Rollup:
         return f"{minutes} minutes rolled up, {mended} counted anew, {changed} changes of who holds what"
 
     def _tidy(self, now_ms: int) -> None:
+        if self._flushed_ms + MINUTE.ms + self._grace_ms <= now_ms:
+            return  # minutes wait to be written: what is opened anew would leave them out
         if now_ms - self._noted_ms >= HOUR.ms:
             self._slots.note_heard()
             self._noted_ms = now_ms

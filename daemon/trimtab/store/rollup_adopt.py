@@ -32,7 +32,8 @@ class Adopter:
         self._spans = spans
         self._state = state
         self._facts = FactBook(database, cluster=cluster)
-        self._is_first = True
+        self.is_first = True
+        """Whether nobody may have looked between the board that is stored and the next one."""
         self._why_at_ms: dict[str, int] = {}
 
     def adopt(self, board: Board, snapshot: ClusterSnapshot | None) -> int:
@@ -40,7 +41,7 @@ class Adopter:
         at_ms = unix_ms(board.at)
         # What ended while no daemon looked ended, for all that is known, when the last one had looked.
         confirmed = self._state.get(CONFIRMED)
-        ended_ms = min(confirmed, at_ms) if self._is_first and confirmed is not None else at_ms
+        ended_ms = min(confirmed, at_ms) if self.is_first and confirmed is not None else at_ms
         said = claims(board, snapshot)
         for (node, gpu), claim in said.items():
             self._slots.slot(node, gpu, index=claim.index)
@@ -52,7 +53,7 @@ class Adopter:
             changed = self._facts.adopt(connection, told, at_ms=at_ms, ended_ms=ended_ms)
             self._state.put({CONFIRMED: at_ms}, connection)
         self._spans.commit(over, began)
-        self._is_first = False
+        self.is_first = False
         return len(_slots_of(over) | _slots_of(began)) + changed
 
     def _losses(self, board: Board) -> dict[str, LossFact]:

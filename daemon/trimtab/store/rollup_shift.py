@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from trimtab.clock import Clock
+from trimtab.errors import StoreError
 from trimtab.model.board import Board
 from trimtab.model.cluster import ClusterSnapshot
 from trimtab.model.reading import Delivery
-from trimtab.store.rollup import Rollup, RollupCounts
+from trimtab.store.rollup import MARGIN_MS, Rollup, RollupCounts
 
 STANDING_BY = "another daemon rolls up into this database"
 
@@ -72,6 +73,10 @@ class Shift:
         if former is not None:
             rollup.inherit(former)
         self._rollup = rollup
-        # What was stored while it was being opened was told to nobody.
-        rollup.recount(now - timedelta(seconds=1))
+        try:
+            # What was stored while it was being opened was told to nobody; it may have waited for its commit.
+            rollup.recount(now - timedelta(milliseconds=MARGIN_MS))
+        except StoreError:
+            self._rollup = None  # the next beat opens it once more, and counts from where this one would have
+            raise
         return f"taken over; {rollup.roll()}"

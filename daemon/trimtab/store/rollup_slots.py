@@ -156,7 +156,6 @@ class Slots:
 
         For the thread that gives numbers. Raises StoreError.
         """
-        self._more = {}
         with self._database.read() as connection:
             before_ms = self._kept_since(connection)
             old = (rollup_gpus.c.cluster == self._cluster, rollup_gpus.c.heard_ms < before_ms)
@@ -165,12 +164,17 @@ class Slots:
             highest = sa.select(sa.func.max(rollup_gpus.c.id)).scalar_subquery()
             wanted = sa.select(rollup_gpus.c.id).where(*old, ~has_span, rollup_gpus.c.id < highest)
             gone = [number for number in connection.execute(wanted).scalars() if not self._is_told(number)]
+        self.is_stale = self.is_stale or bool(gone)  # whatever comes of the first batch
         for first in range(0, len(gone), _BATCH):
             with self._database.write() as connection:
                 some = rollup_gpus.c.id.in_(gone[first : first + _BATCH])
                 connection.execute(sa.delete(rollup_gpus).where(some, *old))
-        self.is_stale = self.is_stale or bool(gone)
+        self._more = {}
         return len(gone)
+
+    def inherit(self, former: Slots) -> None:
+        """Go on counting the new numbers of the day."""
+        self._more = former._more
 
     def _kept_since(self, connection: Connection) -> int:
         """Of a GPU that was last told of before then no step is kept; 0 where there is no step at all."""
