@@ -23,6 +23,7 @@ from trimtab.setup.history import Postgres
 from trimtab.store import database as opening
 from trimtab.store import schema
 from trimtab.store.database import Database, open_database
+from trimtab.store.every_table import metadata
 
 FILES = sorted(path.name for path in DASHBOARDS.glob("*-history*.json"))
 PANELS = [
@@ -86,12 +87,15 @@ def past(
     else:
         old = unmigrated(url)
         migrate_to(old, step_back())
-        # This version writes the rows, and names a column that came with the last migration.
+        # This version writes the rows, and names columns that came with the last migration.
         with old.write() as connection:
-            connection.execute(sa.text("ALTER TABLE audit ADD COLUMN term BIGINT"))
+            missing = missing_columns(connection)
+            for table, column, kind in missing:
+                connection.execute(sa.text(f"ALTER TABLE {table} ADD COLUMN {column} {kind}"))
         times = write_past(old)
         with old.write() as connection:
-            connection.execute(sa.text("ALTER TABLE audit DROP COLUMN term"))
+            for table, column, _ in missing:
+                connection.execute(sa.text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         old.close()
         database = open_database(url, state_directory=directory)
     with database.read() as connection:
@@ -100,6 +104,18 @@ def past(
     seen = Past(url, *times)
     yield seen
     seen.close()
+
+
+def missing_columns(connection: sa.Connection) -> list[tuple[str, str, str]]:
+    """Table, column and type of each column that a table lacks."""
+    there = sa.inspect(connection)
+    return [
+        (table.name, column.name, column.type.compile(connection.dialect))
+        for table in metadata.sorted_tables
+        if there.has_table(table.name)
+        for column in table.columns
+        if column.name not in {one["name"] for one in there.get_columns(table.name)}
+    ]
 
 
 def newest() -> str | None:
