@@ -265,7 +265,7 @@ def test_a_phone_sees_approves_and_pauses(page: Page, served: Served) -> None:
         assert page.ask("document.documentElement.scrollWidth") <= 390
     page.open(served.url + "/")
     page.until(READY)
-    assert page.text("#person button") == "sign out"
+    page.until("document.querySelector('#person button')?.innerText == 'sign out'")
     assert page.ask("document.querySelector('#todo').getBoundingClientRect().top") < 844 / 3, "what to do comes soon"
     page.click("#todo .command .primary")
     page.until("document.querySelector('#todo').innerText.includes('approved by operator')")
