@@ -298,7 +298,7 @@ def test_signed_out_is_said_with_the_way_back(browser: Page, served: Served) -> 
     browser.send("Network.clearBrowserCookies")
     browser.open(f"{served.url}/r/11")
     browser.until("document.querySelector('#notices').innerText.includes('trimtab link')")
-    assert browser.text("#person") == "signed out"
+    browser.until("document.querySelector('#person').innerText === 'signed out'")
     assert all("401" in text for text in browser.problems)
     browser.open("about:blank#away")
 
