@@ -23,6 +23,7 @@ from trimtab.collect import catalog
 from trimtab.collect.catalog import Collectors
 from trimtab.collect.collector import Section, merged
 from trimtab.collect.host import host_name
+from trimtab.durable import free_bytes
 from trimtab.errors import TrimtabError
 from trimtab.joining import joined, membership_facts
 from trimtab.loop import Beat
@@ -33,7 +34,6 @@ from trimtab.runner import Ran, Tally, run_all
 from trimtab.service import Service
 from trimtab.settings import AgentSettings, load
 from trimtab.ship.bounds import EVENTS_MAX
-from trimtab.ship.durable import free_bytes
 from trimtab.ship.former import leave_former
 from trimtab.ship.sender import Sender, sender_of
 from trimtab.ship.spool import Spool

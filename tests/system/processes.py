@@ -117,7 +117,8 @@ class Running:
 
     def fail_if_ended(self) -> None:
         """What ended by itself will not answer: no use in waiting for it."""
-        assert self._process is None or self._process.poll() is None, f"it ended by itself:\n{self.tail()}"
+        code = self._process.poll() if self._process is not None else None
+        assert code is None, f"it ended by itself ({code}):\n{self.tail()}"
 
     def close(self) -> None:
         """Gone, whatever state it is in."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trimtab.ship.durable import write_whole
+from trimtab.durable import write_whole
 
 FILES_MAX = 1000
 

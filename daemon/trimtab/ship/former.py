@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from trimtab.ship.durable import write_whole
+from trimtab.durable import write_whole
 from trimtab.ship.position import Position
 from trimtab.ship.segment import list_segments
 from trimtab.ship.spool import Spool

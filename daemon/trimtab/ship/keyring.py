@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
+from trimtab.durable import sync_directory
 from trimtab.errors import SettingsError
-from trimtab.ship.durable import sync_directory
 from trimtab.ship.join_token import digest_of
 from trimtab.ship.tokens import new_token
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from trimtab.ship.durable import write_whole
+from trimtab.durable import write_whole
 from trimtab.ship.settled import Settled
 
 log = structlog.get_logger()

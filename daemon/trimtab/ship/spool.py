@@ -18,11 +18,11 @@ from pathlib import Path
 
 import structlog
 
+from trimtab.durable import sync_directory, write_whole
 from trimtab.errors import SettingsError, ShipError
 from trimtab.model.reading import Report
 from trimtab.ship import zstd
 from trimtab.ship.aside import Aside
-from trimtab.ship.durable import sync_directory, write_whole
 from trimtab.ship.position import Position
 from trimtab.ship.segment import (
     RECORD_BYTES_MAX,

@@ -17,9 +17,9 @@ from typing import Protocol
 import structlog
 
 from trimtab.clock import Clock, SystemClock
+from trimtab.durable import write_whole
 from trimtab.errors import SettingsError
 from trimtab.settings import DaemonSettings
-from trimtab.ship.durable import write_whole
 
 log = structlog.get_logger()
 

@@ -7,22 +7,25 @@ import secrets
 import stat
 from pathlib import Path
 
+from trimtab.durable import write_whole
 from trimtab.errors import SettingsError
 
 _TOKEN_BYTES = 32
 
 
 def operator_token(path: Path) -> str:
-    """The operator's token; made at the first start (0600). Raises SettingsError when others can read the file."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+    """The operator's token; made at the first start (0600), and on disk when this returns. One process a folder.
+
+    Raises SettingsError when others can read the file.
+    """
+    if os.path.lexists(path):
         return _read_secret(path)
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    try:
+        # Whole or not at all: an empty file after a power cut would keep the daemon from starting.
+        write_whole(path, f"{token}\n".encode("ascii"), mode=0o600)
     except OSError as error:
         raise SettingsError(f"{path}: cannot write the operator's token: {error.strerror}.") from error
-    token = secrets.token_urlsafe(_TOKEN_BYTES)
-    with os.fdopen(descriptor, "w", encoding="ascii") as file:
-        file.write(token + "\n")
     return token
 
 
