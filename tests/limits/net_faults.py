@@ -161,14 +161,15 @@ def agents_come_together(home: Path, *, agents: int = 200) -> Row:
     command = [
         sys.executable, "bench/reconnect.py", "--agents", str(agents), "--interval", "20", "--outage-minutes", "10",
         "--dark-seconds", "15", "--after-seconds", "3", "--processes", "2", "--threads", "40", "--gpus", "1", "--json",
-        "--limit", "280",
+        "--limit", "280", "--outages", "1",
     ]  # fmt: skip
     done = subprocess.run(
         command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False, timeout=400,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    found = msgspec.json.decode(done.stdout.splitlines()[-1], type=dict[str, float | None])
+    told = msgspec.json.decode(done.stdout.splitlines()[-1])
+    found: dict[str, float | None] = {**told, **told["outages"][0]}
     assert found["drained_seconds"] is not None, found
     assert found["lost"] == 0, found
     assert found["dropped"] == 0, found
