@@ -58,7 +58,7 @@ def tokens(hall: Hall) -> dict[Scope, str]:
     return {Scope.WEBHOOK: hall.credential("webhook")}
 
 
-def try_it(hall: Hall, route: Route, mode: GenerationMode, token: str, examples: int) -> None:
+def try_it(hall: Hall, route: Route, mode: GenerationMode, token: str, *, examples: int, checks=CHECKS):
     @seed(SEED)
     @settings(
         max_examples=examples,
@@ -71,7 +71,7 @@ def try_it(hall: Hall, route: Route, mode: GenerationMode, token: str, examples:
     @given(case=SCHEMA[route.path][route.method].as_strategy(generation_mode=mode))
     def one(case: schemathesis.Case) -> None:
         headers = {"Authorization": f"Bearer {token}"}
-        case.call_and_validate(base_url=hall.url, headers=headers, checks=CHECKS, timeout=20)
+        case.call_and_validate(base_url=hall.url, headers=headers, checks=checks, timeout=20)
 
     one()
 
@@ -86,7 +86,7 @@ def test_whatever_is_sent_is_answered_as_the_document_says(hall: Hall, tokens: d
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
         if mode is GenerationMode.NEGATIVE and not (route.query or route.body or "{" in route.path):
             continue
-        try_it(hall, route, mode, token, EXAMPLES)
+        try_it(hall, route, mode, token, examples=EXAMPLES)
 
 
 @pytest.mark.long
@@ -96,7 +96,9 @@ def test_the_same_for_long(hall: Hall, tokens: dict[Scope, str], route: Route) -
     for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
         if mode is GenerationMode.NEGATIVE and not (route.query or route.body or "{" in route.path):
             continue
-        try_it(hall, route, mode, token, LONG_EXAMPLES)
+        # Hundreds of wrong tokens are answered 429, as they should be: whether one opens anything is tried above.
+        checks = [one for one in CHECKS if one is not ignored_auth]
+        try_it(hall, route, mode, token, examples=LONG_EXAMPLES, checks=checks)
 
 
 def test_what_both_engines_keep_differently_is_taken(hall: Hall) -> None:
