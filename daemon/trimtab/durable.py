@@ -8,9 +8,12 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o640, owner: tuple[int, int] | None = None) -> None:
-    """Replace a file in one step, on disk when this returns. `owner` is user and group id. Raises OSError."""
+    """Replace a file in one step, on disk when this returns; until then nobody else can read it.
+
+    `owner` is user and group id. Raises OSError.
+    """
     beside = path.with_name(path.name + ".new")
-    with beside.open("wb") as file:
+    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
         os.fchmod(file.fileno(), mode)
         if owner is not None:
             os.fchown(file.fileno(), *owner)

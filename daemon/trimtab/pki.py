@@ -19,6 +19,7 @@ from cryptography.x509 import InvalidVersion
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from trimtab.clock import Clock
+from trimtab.durable import sync_directory
 from trimtab.errors import TrimtabError
 
 CA_DAYS = 3650.0
@@ -301,7 +302,7 @@ def write_file(path: Path, data: bytes, *, mode: int) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-        _sync(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
         partial.unlink(missing_ok=True)
         raise CertificateError(f"{path}: {error.strerror}. Run this as the daemon's user, or as root") from error
@@ -316,14 +317,6 @@ def _make_directory(directory: Path) -> None:
         owner = directory.parent.stat()
         # Not through a link that the directory's owner put in its place meanwhile.
         os.chown(directory, owner.st_uid, owner.st_gid, follow_symlinks=False)
-
-
-def _sync(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _read(path: Path) -> bytes:

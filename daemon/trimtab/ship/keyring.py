@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from trimtab.durable import sync_directory
+from trimtab.durable import write_whole
 from trimtab.errors import SettingsError
 from trimtab.ship.join_token import digest_of
 from trimtab.ship.tokens import new_token
@@ -163,18 +163,9 @@ class Keyring:
     def _write(self, name: str, content: bytes) -> None:
         """Whole or not at all, readable by the agent alone from the first byte on. Raises SettingsError."""
         path = self.directory / name
-        beside = path.with_name(f"{name}.new")
         try:
             owner = self._made_directory()
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
-                os.fchmod(file.fileno(), 0o600)
-                if os.geteuid() == 0:
-                    os.fchown(file.fileno(), *owner)
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-            sync_directory(self.directory)
+            write_whole(path, content, mode=0o600, owner=owner if os.geteuid() == 0 else None)
         except OSError as error:
             raise SettingsError(
                 f"{path}: {error.strerror}. credential_directory must be the agent's own and writable by it."

@@ -17,6 +17,7 @@ from typing import IO
 import sqlalchemy as sa
 
 from trimtab import __version__
+from trimtab.durable import sync_directory
 from trimtab.errors import StoreError
 from trimtab.store import schema
 from trimtab.store.commands import command_floor_key
@@ -95,7 +96,7 @@ def back_up(database: Database, to: Path, *, progress: Progress) -> int:
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(to)
-        _sync_directory(to.parent)
+        sync_directory(to.parent)
         return to.stat().st_size
     except (OSError, sqlite3.Error) as error:
         with suppress(OSError):
@@ -167,7 +168,7 @@ def restore(backup: Path, place: Path, *, at: datetime) -> Path | None:
             if old.exists():
                 old.rename(aside.with_name(aside.name + suffix))
         part.rename(place)
-        _sync_directory(place.parent)
+        sync_directory(place.parent)
     except (OSError, sqlite3.Error) as error:
         raise StoreError(f"{place}: {backup} could not be put back: {error}") from error
     return aside if had_one else None
@@ -315,14 +316,6 @@ def _set_sequence(connection: sa.Connection, table: sa.Table) -> None:
 
 def _count(connection: sa.Connection, table: sa.Table) -> int:
     return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def forget_old(backups: Iterable[Path], *, keep: int) -> list[Path]:
